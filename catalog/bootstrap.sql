@@ -1,0 +1,521 @@
+-- The pg_shoal schema of a node, in numbered steps. A step that was released is never edited:
+-- what changes later is a further step. {router} is the quoted name of the routers' own role.
+
+-- step 1
+CREATE SCHEMA pg_shoal;
+GRANT USAGE ON SCHEMA pg_shoal TO PUBLIC;
+COMMENT ON SCHEMA pg_shoal IS 'pgshoal: what a node knows about its cluster';
+
+CREATE TABLE pg_shoal.version (
+    step    integer PRIMARY KEY,
+    applied timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE pg_shoal.node (
+    cluster text NOT NULL,
+    name    text NOT NULL,
+    id      integer NOT NULL CHECK (id BETWEEN 0 AND 32766),
+    home    boolean NOT NULL
+);
+CREATE UNIQUE INDEX node_is_one_row ON pg_shoal.node ((true));
+GRANT SELECT ON pg_shoal.version, pg_shoal.node TO PUBLIC;
+
+-- Which tables are not local. Keyed by OID, so that a rename is no change at all and a rollback
+-- takes the row with it.
+CREATE TABLE pg_shoal.tables (
+    relid        oid PRIMARY KEY,
+    kind         text NOT NULL CHECK (kind IN ('distributed', 'reference')),
+    distribution bigint,
+    key_columns  int2[] NOT NULL DEFAULT '{}',
+    CHECK ((kind = 'distributed') = (distribution IS NOT NULL)),
+    CHECK ((kind = 'distributed') = (cardinality(key_columns) > 0))
+);
+GRANT SELECT ON pg_shoal.tables TO PUBLIC;
+
+CREATE FUNCTION pg_shoal.check_owner(rel oid) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    owner oid;
+BEGIN
+    SELECT relowner INTO owner FROM pg_class WHERE oid = rel;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'relation with OID % does not exist', rel USING ERRCODE = 'undefined_table';
+    END IF;
+    -- session_user, because the callers run as their owner: that makes current_user say nothing.
+    IF NOT pg_has_role(session_user, owner, 'MEMBER') THEN
+        RAISE EXCEPTION 'must be owner of table %', rel::regclass USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION pg_shoal.set_table(rel regclass, kind text, distribution bigint, key_columns name[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    nums int2[];
+    missing name;
+BEGIN
+    PERFORM pg_shoal.check_owner(rel);
+    PERFORM FROM pg_class c WHERE c.oid = rel AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
+        AND c.relnamespace NOT IN ('pg_catalog'::regnamespace, 'pg_shoal'::regnamespace, 'information_schema'::regnamespace);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '% is not an ordinary or partitioned table', rel
+            USING ERRCODE = 'wrong_object_type',
+                  HINT = 'Views, foreign, temporary and system tables stay where they are.';
+    END IF;
+    SELECT k INTO missing FROM unnest(key_columns) k
+        WHERE NOT EXISTS (SELECT FROM pg_attribute a
+            WHERE a.attrelid = rel AND a.attname = k AND a.attnum > 0 AND NOT a.attisdropped);
+    IF FOUND THEN
+        RAISE EXCEPTION 'column % of relation % does not exist', quote_ident(missing), rel
+            USING ERRCODE = 'undefined_column';
+    END IF;
+    SELECT array_agg(a.attnum ORDER BY k.n) INTO nums
+        FROM unnest(key_columns) WITH ORDINALITY k(name, n)
+        JOIN pg_attribute a ON a.attrelid = rel AND a.attname = k.name;
+    INSERT INTO pg_shoal.tables AS t VALUES (rel, kind, distribution, coalesce(nums, '{}'))
+        ON CONFLICT (relid) DO UPDATE
+        SET kind = excluded.kind, distribution = excluded.distribution, key_columns = excluded.key_columns;
+END
+$$;
+
+CREATE FUNCTION pg_shoal.unset_table(rel regclass) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pg_shoal.check_owner(rel);
+    DELETE FROM pg_shoal.tables WHERE relid = rel;
+END
+$$;
+
+-- Takes out the rows of tables that are gone; called in the transaction that dropped them.
+CREATE FUNCTION pg_shoal.forget_dropped() RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    forgotten bigint;
+BEGIN
+    DELETE FROM pg_shoal.tables t WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.relid);
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    RETURN forgotten;
+END
+$$;
+
+-- The decisions of two-phase transactions whose decider this node was.
+CREATE TABLE pg_shoal.decisions (
+    gid        text PRIMARY KEY CHECK (length(gid) <= 200),
+    outcome    text NOT NULL CHECK (outcome IN ('commit', 'abort')),
+    decided_at timestamptz NOT NULL DEFAULT now(),
+    decided_by name NOT NULL DEFAULT session_user
+);
+GRANT SELECT ON pg_shoal.decisions TO {router};
+
+CREATE FUNCTION pg_shoal.decide(gid text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO pg_shoal.decisions (gid, outcome) VALUES (decide.gid, 'commit') ON CONFLICT (gid) DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'transaction % was already decided', decide.gid
+            USING ERRCODE = 'serialization_failure',
+                  DETAIL = 'Recovery settled it while it was about to commit.',
+                  HINT = 'Run the transaction again.';
+    END IF;
+END
+$$;
+
+-- What a router needs to authenticate a client; the table it reads is for superusers only.
+CREATE FUNCTION pg_shoal.verifier(role name, OUT rolpassword text, OUT rolcanlogin boolean, OUT rolvaliduntil timestamptz)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT rolpassword, rolcanlogin, rolvaliduntil FROM pg_authid WHERE rolname = role
+$$;
+
+-- Gives every sequence of the caller's roles this node's block of 2^48 values. The home node keeps
+-- the first block, and with it the values a single server would give.
+CREATE FUNCTION pg_shoal.place_sequences(OUT sequence text, OUT placed boolean, OUT reason text)
+RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    node_id bigint := (SELECT id FROM pg_shoal.node);
+    low  bigint := (node_id << 48) + 1;
+    high bigint := ((node_id + 1) << 48) - 1;
+    s record;
+BEGIN
+    IF node_id IS NULL OR node_id = 0 THEN
+        RETURN;
+    END IF;
+    FOR s IN
+        SELECT q.seqrelid, q.seqtypid, q.seqincrement, c.relowner,
+               q.seqmin = 1 AND q.seqmax = 9223372036854775807 AS default_bounds
+        FROM pg_sequence q JOIN pg_class c ON c.oid = q.seqrelid
+        WHERE c.relpersistence <> 't' AND c.relnamespace <> 'pg_shoal'::regnamespace
+          AND NOT (q.seqmin = low AND q.seqmax = high)
+        ORDER BY q.seqrelid
+    LOOP
+        sequence := s.seqrelid::regclass;
+        placed := false;
+        reason := CASE
+            WHEN s.seqtypid <> 'int8'::regtype THEN 'its type is ' || format_type(s.seqtypid, NULL) || ', blocks need bigint'
+            WHEN s.seqincrement < 0 THEN 'it descends'
+            WHEN NOT s.default_bounds THEN 'it has bounds of its own'
+            WHEN NOT pg_has_role(current_user, s.relowner, 'USAGE') THEN 'it belongs to role ' || quote_ident(pg_get_userbyid(s.relowner))
+            END;
+        IF reason IS NULL THEN
+            EXECUTE format('ALTER SEQUENCE %s MINVALUE %s MAXVALUE %s START %s RESTART %s', sequence, low, high, low, low);
+            placed := true;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Fencing of routers: which backends serve which router, and the oldest epoch that may work here.
+CREATE TABLE pg_shoal.epochs (min_epoch bigint NOT NULL);
+CREATE UNIQUE INDEX epochs_is_one_row ON pg_shoal.epochs ((true));
+INSERT INTO pg_shoal.epochs VALUES (0);
+CREATE UNLOGGED TABLE pg_shoal.backends (
+    router        text NOT NULL,
+    pid           integer PRIMARY KEY,
+    backend_start timestamptz NOT NULL
+);
+GRANT SELECT ON pg_shoal.epochs, pg_shoal.backends TO {router};
+
+CREATE FUNCTION pg_shoal.admit(router text, epoch bigint, pid integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    started timestamptz;
+BEGIN
+    IF admit.pid <> pg_backend_pid() AND session_user <> {router_literal}
+        AND NOT (SELECT rolsuper FROM pg_roles WHERE rolname = session_user) THEN
+        RAISE EXCEPTION 'a session can admit only its own backend' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT backend_start INTO started FROM pg_stat_get_activity(admit.pid);
+    -- raise_epoch waits for this lock, so whoever was admitted under the old epoch is listed
+    -- before the new one counts.
+    LOCK TABLE pg_shoal.epochs IN ROW SHARE MODE;
+    IF started IS NULL OR epoch < (SELECT min_epoch FROM pg_shoal.epochs) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO pg_shoal.backends VALUES (router, admit.pid, started)
+        ON CONFLICT (pid) DO UPDATE SET router = excluded.router, backend_start = excluded.backend_start;
+    RETURN true;
+END
+$$;
+
+-- Ends the backends of a router and returns how many lived; fails unless all are really gone.
+CREATE FUNCTION pg_shoal.evict(router text) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    -- A pid is reused: only the backend that started then is the one that was admitted.
+    living integer[] := ARRAY(
+        SELECT b.pid FROM pg_shoal.backends b
+        JOIN pg_stat_activity a ON a.pid = b.pid AND a.backend_start = b.backend_start
+        WHERE b.router = evict.router AND b.pid <> pg_backend_pid());
+    left_over integer;
+BEGIN
+    PERFORM pg_terminate_backend(p) FROM unnest(living) p;
+    SELECT count(*) INTO left_over FROM unnest(living) p WHERE NOT pg_terminate_backend(p, 10000);
+    IF left_over > 0 THEN
+        RAISE EXCEPTION '% backends of router % did not end within 10 seconds', left_over, router
+            USING ERRCODE = 'lock_not_available', HINT = 'Run it again.';
+    END IF;
+    DELETE FROM pg_shoal.backends b WHERE b.router = evict.router
+        OR NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = b.pid AND a.backend_start = b.backend_start);
+    RETURN cardinality(living);
+END
+$$;
+
+CREATE FUNCTION pg_shoal.raise_epoch(epoch bigint) RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    now_at bigint;
+BEGIN
+    LOCK TABLE pg_shoal.epochs IN EXCLUSIVE MODE;
+    UPDATE pg_shoal.epochs SET min_epoch = greatest(min_epoch, epoch) RETURNING min_epoch INTO now_at;
+    RETURN now_at;
+END
+$$;
+
+-- Runs a query of the caller, with the caller's rights, where PostgreSQL prints every name
+-- qualified. It lets a session read definitions without touching its own search_path.
+CREATE FUNCTION pg_shoal.read(query text) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+BEGIN
+    RETURN QUERY EXECUTE query;
+END
+$$;
+
+-- The definitions that PostgreSQL prints only under locks on the tables they use: bodies of views
+-- ('v') and of SQL-standard functions ('p'), generation expressions ('g'). It does not wait for tables
+-- that somebody is changing, those definitions are NULL, and it keeps no lock: a schema is read
+-- while others work on it.
+CREATE FUNCTION pg_shoal.definitions(OUT class text, OUT id oid, OUT num integer, OUT definition text) RETURNS SETOF record
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '20ms'
+AS $$
+#variable_conflict use_column
+DECLARE
+    wanted record;
+    texts text[];
+BEGIN
+    SELECT array_agg(o.class) AS classes, array_agg(o.id) AS ids, array_agg(o.num) AS nums INTO wanted
+    FROM (SELECT 'v' AS class, c.oid AS id, 0 AS num FROM pg_class c
+            WHERE c.relkind IN ('v', 'm') AND c.oid >= 16384 AND c.relpersistence <> 't'
+          UNION ALL
+          SELECT 'p', p.oid, 0 FROM pg_proc p WHERE p.prosqlbody IS NOT NULL AND p.oid >= 16384
+          UNION ALL
+          SELECT 'g', a.attrelid, a.attnum FROM pg_attribute a
+            WHERE a.attgenerated <> '' AND NOT a.attisdropped AND a.attrelid >= 16384) o;
+    IF wanted.ids IS NULL THEN
+        RETURN;
+    END IF;
+    BEGIN
+        texts := ARRAY(SELECT pg_shoal.definition(o.class, o.id, o.num)
+            FROM unnest(wanted.classes, wanted.ids, wanted.nums) WITH ORDINALITY o(class, id, num, n) ORDER BY o.n);
+        RAISE SQLSTATE 'PS000'; -- rolls back, and with that gives up the locks
+    EXCEPTION
+        WHEN SQLSTATE 'PS000' THEN
+            NULL;
+        WHEN lock_not_available OR deadlock_detected OR internal_error THEN
+            texts := NULL;
+    END;
+    FOR i IN 1 .. cardinality(wanted.ids) LOOP
+        class := wanted.classes[i];
+        id := wanted.ids[i];
+        num := wanted.nums[i];
+        definition := texts[i];
+        IF texts IS NULL THEN
+            -- One of them is locked: one by one, to lose no other.
+            BEGIN
+                definition := pg_shoal.definition(wanted.classes[i], wanted.ids[i], wanted.nums[i]);
+                RAISE SQLSTATE 'PS000';
+            EXCEPTION
+                WHEN SQLSTATE 'PS000' OR lock_not_available OR deadlock_detected OR internal_error THEN
+                    NULL;
+            END;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+CREATE FUNCTION pg_shoal.definition(class text, id oid, num integer) RETURNS text
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE class
+        WHEN 'v' THEN pg_get_viewdef(id)
+        WHEN 'p' THEN pg_get_function_sqlbody(id)
+        ELSE (SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d WHERE d.adrelid = id AND d.adnum = num) END
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pg_shoal FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.verifier(name) TO {router};
+GRANT EXECUTE ON FUNCTION
+    pg_shoal.set_table(regclass, text, bigint, name[]), pg_shoal.unset_table(regclass), pg_shoal.forget_dropped(),
+    pg_shoal.decide(text), pg_shoal.place_sequences(), pg_shoal.admit(text, bigint, integer), pg_shoal.read(text),
+    pg_shoal.definitions(), pg_shoal.definition(text, oid, integer)
+    TO PUBLIC;
+
+-- step 2
+-- What must hold for tables that are not local, and what no node can see by itself. Routers call it
+-- before a transaction that changed the schema commits.
+CREATE FUNCTION pg_shoal.check_tables() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    r record;
+BEGIN
+    PERFORM FROM pg_shoal.tables;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+
+    SELECT s.relid::regclass AS rel INTO r
+    FROM pg_shoal.tables s
+    WHERE EXISTS (SELECT FROM pg_class c WHERE c.oid = s.relid)
+      AND EXISTS (SELECT FROM unnest(s.key_columns) k
+                  WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = s.relid AND a.attnum = k AND NOT a.attisdropped));
+    IF FOUND THEN
+        RAISE EXCEPTION 'cannot drop the key column of distributed table %', r.rel
+            USING ERRCODE = 'feature_not_supported', HINT = 'Call undistribute_table() first.';
+    END IF;
+
+    SELECT s.relid::regclass AS rel, a.attname INTO r
+    FROM pg_shoal.tables s
+    JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = ANY (s.key_columns)
+    LEFT JOIN pg_collation l ON l.oid = a.attcollation
+    WHERE a.attgenerated <> '' OR NOT coalesce(l.collisdeterministic, true);
+    IF FOUND THEN
+        RAISE EXCEPTION 'column % of table % cannot be a key', quote_ident(r.attname), r.rel
+            USING ERRCODE = 'feature_not_supported', HINT = 'A key is neither a generated column nor of a nondeterministic collation.';
+    END IF;
+
+    SELECT i.indexrelid::regclass AS index, i.indrelid::regclass AS rel, quote_ident(a.attname) AS key INTO r
+    FROM pg_index i
+    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(i.indrelid), i.indrelid) AND s.kind = 'distributed'
+    JOIN pg_attribute root ON root.attrelid = s.relid AND root.attnum = s.key_columns[1]
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attname = root.attname AND NOT a.attisdropped
+    WHERE (i.indisunique OR i.indisexclusion) AND i.indislive
+      AND NOT a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]);
+    IF FOUND THEN
+        RAISE EXCEPTION 'unique constraint or index % of distributed table % does not contain the key column %', r.index, r.rel, r.key
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'Each node can check only its own rows.',
+                  HINT = format('Add the key to it, for example PRIMARY KEY (%s, ...).', r.key);
+    END IF;
+
+    SELECT f.conname, f.conrelid::regclass AS rel, f.confrelid::regclass AS ref,
+           coalesce(a.kind, 'local') AS kind, coalesce(b.kind, 'local') AS ref_kind INTO r
+    FROM pg_constraint f
+    LEFT JOIN pg_shoal.tables a ON a.relid = coalesce(pg_partition_root(f.conrelid), f.conrelid)
+    LEFT JOIN pg_shoal.tables b ON b.relid = coalesce(pg_partition_root(f.confrelid), f.confrelid)
+    WHERE f.contype = 'f' AND (a.relid IS NOT NULL OR b.relid IS NOT NULL)
+      AND NOT coalesce(b.kind = 'reference', false)
+      AND NOT coalesce(a.kind = 'distributed' AND b.kind = 'distributed' AND a.distribution = b.distribution
+        AND EXISTS (
+            SELECT FROM unnest(f.conkey, f.confkey) k(own, other)
+            JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attnum = k.own
+            JOIN pg_attribute y ON y.attrelid = f.confrelid AND y.attnum = k.other
+            JOIN pg_attribute xr ON xr.attrelid = a.relid AND xr.attnum = a.key_columns[1] AND xr.attname = x.attname
+            JOIN pg_attribute yr ON yr.attrelid = b.relid AND yr.attnum = b.key_columns[1] AND yr.attname = y.attname), false);
+    IF FOUND THEN
+        RAISE EXCEPTION 'foreign key % from % table % to % table % cannot be kept', quote_ident(r.conname), r.kind, r.rel, r.ref_kind, r.ref
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'The rows it connects may be on different nodes.',
+                  HINT = 'Distribute both tables by the columns of the foreign key in one transaction, make the referenced table a reference table, or drop the constraint.';
+    END IF;
+
+    SELECT i.inhrelid::regclass AS rel INTO r
+    FROM pg_inherits i
+    JOIN pg_class c ON c.oid = i.inhrelid AND NOT c.relispartition
+    JOIN pg_shoal.tables s ON s.relid IN (i.inhrelid, i.inhparent);
+    IF FOUND THEN
+        RAISE EXCEPTION 'table % takes part in inheritance, which distributed and reference tables cannot', r.rel
+            USING ERRCODE = 'feature_not_supported', HINT = 'Use a partitioned table.';
+    END IF;
+
+    SELECT w.ev_class::regclass AS rel INTO r
+    FROM pg_rewrite w
+    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(w.ev_class), w.ev_class)
+    WHERE w.rulename <> '_RETURN';
+    IF FOUND THEN
+        RAISE EXCEPTION 'rules on distributed or reference table % are not supported', r.rel
+            USING ERRCODE = 'feature_not_supported';
+    END IF;
+
+    PERFORM pg_shoal.check_hidden_sql();
+END
+$$;
+
+-- SQL that runs inside a node sees only that node's rows.
+CREATE FUNCTION pg_shoal.check_hidden_sql() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    r record;
+BEGIN
+    SELECT p.polname, p.polrelid::regclass AS rel INTO r
+    FROM pg_policy p
+    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(p.polrelid), p.polrelid)
+    WHERE concat_ws(' ', pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)) ~* '\mselect\M';
+    IF FOUND THEN
+        RAISE EXCEPTION 'policy % of table % reads other rows, which may be on other nodes', quote_ident(r.polname), r.rel
+            USING ERRCODE = 'feature_not_supported';
+    END IF;
+
+    SELECT t.tgname, t.tgrelid::regclass AS rel, f.proname INTO r
+    FROM pg_trigger t
+    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(t.tgrelid), t.tgrelid)
+    JOIN pg_proc f ON f.oid = t.tgfoid
+    JOIN pg_language l ON l.oid = f.prolang
+    LEFT JOIN pg_attribute k ON k.attrelid = s.relid AND k.attnum = s.key_columns[1]
+    WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND (
+        l.lanname NOT IN ('plpgsql')
+        OR f.prosrc ~* '\m(select|insert|update|delete|merge|execute|perform|truncate|copy|call)\M'
+        OR s.kind = 'distributed' AND f.prosrc ~* ('\mnew\.\s*"?' || k.attname || '"?\s*:?=')
+        OR s.kind = 'reference' AND f.prosrc ~* '\m(now|random|nextval|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|gen_random_uuid|uuid_generate\w*|current_\w+|localtime\w*)\M');
+    IF FOUND THEN
+        RAISE EXCEPTION 'trigger % of table % calls function %, which may do more than change other columns of its own row', quote_ident(r.tgname), r.rel, quote_ident(r.proname)
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'A trigger runs inside one node and sees only that node''s rows.',
+                  HINT = 'Drop the trigger, or do its work in the application.';
+    END IF;
+
+    SELECT a.attname, a.attrelid::regclass AS rel, q.seqrelid::regclass AS seq INTO r
+    FROM pg_shoal.tables s
+    JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attnum <> ALL (s.key_columns)
+    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    JOIN pg_depend x ON x.classid = 'pg_attrdef'::regclass AND x.objid = d.oid AND x.refclassid = 'pg_class'::regclass
+        OR x.classid = 'pg_class'::regclass AND x.refclassid = 'pg_class'::regclass AND x.refobjid = a.attrelid
+           AND x.refobjsubid = a.attnum AND x.deptype = 'i'
+    JOIN pg_sequence q ON q.seqrelid = CASE WHEN x.deptype = 'i' AND x.classid = 'pg_class'::regclass THEN x.objid ELSE x.refobjid END
+    WHERE s.kind = 'distributed'
+      AND (q.seqtypid <> 'int8'::regtype OR q.seqincrement < 0 OR q.seqmin <> 1 OR q.seqmax NOT IN (9223372036854775807, (1::bigint << 48) - 1));
+    IF FOUND THEN
+        RAISE EXCEPTION 'sequence % of column % of distributed table % cannot give each node values of its own', r.seq, quote_ident(r.attname), r.rel
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'Only ascending bigint sequences without bounds of their own have room for a block per node.',
+                  HINT = format('Use bigint: ALTER TABLE %s ALTER COLUMN %I TYPE bigint; ALTER SEQUENCE %s AS bigint MAXVALUE 9223372036854775807.', r.rel, r.attname, r.seq);
+    END IF;
+END
+$$;
+
+-- Deletes the rows of a distributed table that are not in one of the intervals of hashes, low
+-- included and high not, without firing triggers: they have moved to other nodes, nobody deleted
+-- them. Only the table's owner may, and only while its placement is being changed.
+CREATE FUNCTION pg_shoal.remove_rows(rel regclass, low bigint[], high bigint[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET session_replication_role = replica
+AS $$
+DECLARE
+    hash text;
+    keep text;
+    removed bigint;
+BEGIN
+    PERFORM pg_shoal.check_owner(rel);
+    -- The hash of a row with one column is that column's hash, whatever its type.
+    SELECT format('hash_record_extended(ROW(%I), 0)', a.attname) INTO hash
+    FROM pg_shoal.tables s JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.key_columns[1]
+    WHERE s.relid = rel;
+    IF cardinality(low) > 0 AND hash IS NULL THEN
+        RAISE EXCEPTION 'table % has no key', rel;
+    END IF;
+    SELECT string_agg(format('%s >= %s%s', hash, l, CASE WHEN h IS NOT NULL THEN format(' AND %s < %s', hash, h) END), ' OR ')
+        INTO keep FROM unnest(low, high) i(l, h);
+    EXECUTE format('DELETE FROM %s WHERE NOT (%s)', rel, coalesce(keep, 'false'));
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END
+$$;
+
+REVOKE ALL ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, bigint[], bigint[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, bigint[], bigint[]) TO PUBLIC;

@@ -1,0 +1,149 @@
+-- What a Loader reads, one part per kind of row; build.go takes it in. Each part has six text
+-- columns, so that one statement, and with it one snapshot, reads them all: first the kind of row
+-- and everything that has no spaces, separated by spaces, then up to five free texts. {range} narrows
+-- OIDs to what users made (>= 16384) or to what comes with the server.
+
+-- part schema
+SELECT concat_ws(' ', 's', string_agg(x.grantee::text, ',')), n.nspname, NULL, NULL, NULL, NULL
+FROM pg_namespace n
+LEFT JOIN LATERAL aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) x ON x.privilege_type = 'USAGE'
+WHERE n.nspname !~ '^pg_(temp_|toast)'
+GROUP BY n.nspname
+
+-- part role
+SELECT concat_ws(' ', 'l', r.oid, r.rolsuper), r.rolname, NULL, NULL, NULL, NULL
+FROM pg_roles r
+
+-- part membership
+-- Whether rights are inherited is the member's business before PostgreSQL 16, the grant's since.
+SELECT concat_ws(' ', 'm', m.member, m.roleid), NULL, NULL, NULL, NULL, NULL
+FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member
+WHERE coalesce((to_jsonb(m) ->> 'inherit_option')::boolean, r.rolinherit)
+UNION ALL
+SELECT concat_ws(' ', 'm', d.datdba, 'pg_database_owner'::regrole::oid), NULL, NULL, NULL, NULL, NULL
+FROM pg_database d WHERE d.datname = current_database()
+
+-- part table
+SELECT concat_ws(' ', 'r', c.oid, c.relkind, c.relpersistence, c.relispartition, c.relrowsecurity,
+        c.relhasrules AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid AND w.rulename <> '_RETURN'),
+        coalesce(s.kind, 'local'), coalesce(s.distribution, 0), array_to_string(s.key_columns, ',')),
+    n.nspname, c.relname, pg_get_userbyid(c.relowner), array_to_string(c.reloptions, chr(31)), NULL
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_shoal.tables s ON s.relid = c.oid
+WHERE c.oid {range} AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND c.relpersistence <> 't'
+    AND n.nspname <> 'pg_toast'
+
+-- part column
+SELECT concat_ws(' ', 'c', a.attrelid, a.attnum, a.atttypid, a.attnotnull,
+        coalesce(nullif(a.attidentity, ''), '-'), coalesce(nullif(a.attgenerated, ''), '-'), coalesce(l.collisdeterministic, true)),
+    a.attname, format_type(a.atttypid, a.atttypmod), NULL, NULL, NULL
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_collation l ON l.oid = a.attcollation
+WHERE c.oid {range} AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+
+-- part default
+-- The functions an expression calls are listed only in its stored form: dependencies on what
+-- comes with the server are not recorded.
+SELECT concat_ws(' ', 'e', d.adrelid, d.adnum, v.oid IS NOT NULL),
+    CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, 0) END, NULL, NULL, NULL, NULL
+FROM pg_attrdef d
+JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+LEFT JOIN (
+    SELECT DISTINCT e.oid
+    FROM pg_attrdef e CROSS JOIN string_to_table(e.adbin::text, 'funcid ') WITH ORDINALITY f(rest, n)
+    JOIN pg_proc p ON p.oid = CASE WHEN n > 1 THEN split_part(rest, ' ', 1)::oid END
+    WHERE p.provolatile = 'v') v ON v.oid = d.oid
+
+-- part sequence
+SELECT concat_ws(' ', 'q', coalesce(d.adrelid, x.refobjid), coalesce(d.adnum, x.refobjsubid), q.seqrelid,
+        q.seqtypid = 20 AND q.seqincrement > 0 AND (q.seqmin = 1 AND q.seqmax = 9223372036854775807
+        OR q.seqmin > 1 AND q.seqmin % (1::bigint << 48) = 1 AND q.seqmax = q.seqmin + (1::bigint << 48) - 2)),
+    format_type(q.seqtypid, NULL), NULL, NULL, NULL, NULL
+FROM pg_sequence q
+JOIN pg_depend x ON x.refclassid = 'pg_class'::regclass AND x.refobjid = q.seqrelid AND x.classid = 'pg_attrdef'::regclass
+    OR x.classid = 'pg_class'::regclass AND x.objid = q.seqrelid AND x.refclassid = 'pg_class'::regclass AND x.deptype = 'i'
+LEFT JOIN pg_attrdef d ON x.classid = 'pg_attrdef'::regclass AND d.oid = x.objid
+
+-- part type
+SELECT concat_ws(' ', 'y', t.oid, t.typtype, t.typbasetype, t.typelem,
+        t.typdefaultbin IS NOT NULL AND EXISTS (
+            SELECT FROM string_to_table(t.typdefaultbin::text, 'funcid ') WITH ORDINALITY f(rest, n)
+            WHERE n > 1 AND split_part(rest, ' ', 1)::oid IN (SELECT oid FROM pg_proc WHERE provolatile = 'v'))),
+    n.nspname, t.typname, pg_get_expr(t.typdefaultbin, 0), NULL, NULL
+FROM pg_type t
+JOIN pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+LEFT JOIN pg_class c ON c.oid = coalesce(nullif(t.typrelid, 0), e.typrelid)
+WHERE t.oid {range} AND (c.oid IS NULL OR c.relkind = 'c') AND n.nspname !~ '^pg_(temp_|toast)'
+
+-- part builtin function
+SELECT concat_ws(' ', 'n', max(p.prokind::text),
+        CASE WHEN bool_or(p.provolatile = 'v') THEN 'v' WHEN bool_or(p.provolatile = 's') THEN 's' ELSE 'i' END,
+        bool_or(p.proretset)),
+    n.nspname, p.proname, NULL, NULL, NULL
+FROM pg_proc p
+JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE p.oid {range}
+GROUP BY n.nspname, p.proname
+
+-- part function
+SELECT concat_ws(' ', 'p', p.oid, p.prokind, p.provolatile, p.pronargdefaults, p.provariadic <> 0, p.proretset, p.prosecdef,
+        replace(p.proargtypes::text, ' ', ',')),
+    n.nspname, p.proname, l.lanname,
+    CASE WHEN l.lanname NOT IN ('c', 'internal') AND p.prokind <> 'a' AND p.prosqlbody IS NULL THEN p.prosrc END, NULL
+FROM pg_proc p
+JOIN pg_namespace n ON n.oid = p.pronamespace
+JOIN pg_language l ON l.oid = p.prolang
+WHERE p.oid {range} AND n.nspname !~ '^pg_temp_'
+
+-- part unique
+SELECT concat_ws(' ', 'u', i.indrelid, i.indnkeyatts, i.indisprimary, k.oid IS NOT NULL, i.indisexclusion, i.indpred IS NOT NULL,
+        replace(i.indkey::text, ' ', ',')),
+    x.relname, NULL, NULL, NULL, NULL
+FROM pg_index i
+JOIN pg_class x ON x.oid = i.indexrelid AND x.relpersistence <> 't'
+LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x')
+WHERE i.indrelid {range} AND (i.indisunique OR i.indisexclusion) AND i.indislive
+    AND x.relnamespace <> 'pg_toast'::regnamespace
+
+-- part foreign key
+SELECT concat_ws(' ', 'f', k.conrelid, array_to_string(k.conkey, ','), k.confrelid, array_to_string(k.confkey, ','),
+        k.confdeltype, k.confupdtype),
+    k.conname, NULL, NULL, NULL, NULL
+FROM pg_constraint k
+WHERE k.contype = 'f' AND k.conparentid = 0
+
+-- part trigger
+SELECT concat_ws(' ', 't', g.tgrelid, g.tgfoid, g.tgenabled), g.tgname, NULL, NULL, NULL, NULL
+FROM pg_trigger g
+WHERE NOT g.tgisinternal
+
+-- part inheritance
+SELECT concat_ws(' ', 'i', h.inhrelid, h.inhparent, h.inhseqno), NULL, NULL, NULL, NULL, NULL
+FROM pg_inherits h
+
+-- part definition
+SELECT concat_ws(' ', class, id, num), definition, NULL, NULL, NULL, NULL
+FROM (SELECT upper(class) AS class, id, num, definition FROM pg_shoal.definitions()) d
+
+-- part operator
+SELECT concat_ws(' ', 'o', p.oid, p.oprleft, p.oprright, p.oprcode::oid), n.nspname, NULL, NULL, NULL, NULL
+FROM pg_operator p
+JOIN pg_namespace n ON n.oid = p.oprnamespace
+WHERE p.oid {range} AND p.oprname = '='
+
+-- part setting
+SELECT concat_ws(' ', 'd', s.setdatabase <> 0), coalesce(r.rolname, ''), substr(v, length('search_path=') + 1), NULL, NULL, NULL
+FROM pg_db_role_setting s
+LEFT JOIN pg_roles r ON r.oid = s.setrole
+CROSS JOIN unnest(s.setconfig) v
+WHERE s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+    AND (s.setrole = 0 OR r.oid IS NOT NULL) AND v LIKE 'search\_path=%'
+
+-- part fingerprint
+SELECT 'b', version(),
+    (SELECT count(*) || ' ' || sum(oid::bigint) || ' ' || sum(relnatts) FROM pg_class WHERE oid < 16384),
+    (SELECT count(*) || ' ' || sum(oid::bigint) FROM pg_proc WHERE oid < 16384),
+    (SELECT count(*) || ' ' || sum(oid::bigint) FROM pg_type WHERE oid < 16384), NULL

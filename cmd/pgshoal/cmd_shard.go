@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pgshoal/pgshoal/control"
+)
+
+func newShardCommand(env *environment) *cobra.Command {
+	return newGroupCommand("shard", "Look at shards", newShardListCommand(env))
+}
+
+func newShardListCommand(env *environment) *cobra.Command {
+	var api apiOptions
+	var database, table string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the shards and the nodes that hold them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var shards []control.ShardInfo
+			return api.show(cmd.Context(), env, "/api/v1/shards", filter("database", database, "table", table), &shards,
+				func(w io.Writer) { printShards(w, shards) })
+		},
+	}
+	api.addFlags(cmd)
+	cmd.Flags().StringVar(&database, "database", "", "only this `database`")
+	cmd.Flags().StringVar(&table, "table", "", "only the shards of this `table`, as name or schema.name")
+	return cmd
+}
+
+func printShards(w io.Writer, shards []control.ShardInfo) {
+	fmt.Fprintln(w, "SHARD\tDISTRIBUTION\tDATABASE\tKEY TYPE\tFROM\tTO\tNODE")
+	for _, s := range shards {
+		from, to := bound(s.Low), bound(s.High)
+		if s.Low == "" {
+			from = "start"
+		}
+		if s.High == "" {
+			to = "end"
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Distribution, s.Database, strings.Join(s.Types, ", "), from, to, s.Node)
+	}
+}
+
+// bound pads a bound to the eight bytes of a hash point, so that bounds line up.
+func bound(hexBytes string) string {
+	return hexBytes + strings.Repeat("0", max(0, 16-len(hexBytes)))
+}

@@ -1,0 +1,22 @@
+//go:build depstmp
+package pgshoal
+import (
+ _ "github.com/pganalyze/pg_query_go/v6"
+ _ "github.com/jackc/pgx/v5"
+ _ "github.com/jackc/pgx/v5/pgconn"
+ _ "github.com/jackc/pgx/v5/pgproto3"
+ _ "go.etcd.io/etcd/server/v3/embed"
+ _ "go.etcd.io/etcd/client/v3"
+ _ "go.etcd.io/etcd/client/v3/concurrency"
+ _ "github.com/spf13/cobra"
+ _ "github.com/prometheus/client_golang/prometheus/promhttp"
+ _ "github.com/prometheus/common/expfmt"
+ _ "github.com/cockroachdb/datadriven"
+ _ "pgregory.net/rapid"
+ _ "go.uber.org/goleak"
+ _ "github.com/rogpeppe/go-internal/testscript"
+ _ "go.yaml.in/yaml/v3"
+ _ "golang.org/x/sync/errgroup"
+ _ "golang.org/x/text/secure/precis"
+ _ "github.com/lib/pq"
+)

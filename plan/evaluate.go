@@ -1,0 +1,219 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/catalog"
+)
+
+// evaluateKey arranges that the key of one row of VALUES is computed before the statement is sent:
+// the expression, or the column's default, becomes a parameter of the rewritten statement.
+func (p *planner) evaluateKey(s *pg.InsertStmt, t *catalog.Table, key column, source *pg.SelectStmt, row, at int, expr *pg.Node) (Operand, bool) {
+	col := t.Columns[key.index]
+	var text string
+	switch {
+	case expr != nil && expr.GetSetToDefault() == nil:
+		if hasColumnOrSubquery(expr) || hasParam(expr) {
+			p.fail(refuse("Compute the key first and insert it as a value.",
+				"the key of a row for distributed table %q is given by an expression that cannot be computed beforehand", t.Name))
+			return Operand{}, false
+		}
+		var err error
+		if text, err = deparseExpression(expr); err != nil {
+			p.fail(refuse("", "the key expression of distributed table %q cannot be read: %v", t.Name, err))
+			return Operand{}, false
+		}
+	case col.Identity != 0:
+		text = identityDefault(t, &col)
+		s.Override = pg.OverridingKind_OVERRIDING_SYSTEM_VALUE
+	case col.Default != "":
+		text = col.Default
+	default:
+		kt, _ := p.keyType(key)
+		return Operand{Literal: -1, Null: true, From: kt}, true
+	}
+	kt, _ := p.keyType(key)
+	p.eval = append(p.eval, fmt.Sprintf("(%s)::%s", text, col.TypeName))
+	n := p.maxParam + len(p.eval)
+	p.placeValue(s, source, t, row, at, paramNode(n))
+	return Operand{Literal: -1, Eval: len(p.eval), From: kt}, true
+}
+
+// identityDefault is the expression behind an identity column.
+func identityDefault(t *catalog.Table, c *catalog.Column) string {
+	return fmt.Sprintf("pg_catalog.nextval(pg_catalog.pg_get_serial_sequence(%s, %s)::pg_catalog.regclass)",
+		QuoteLiteral(QuoteIdent(t.Schema)+"."+QuoteIdent(t.Name)), QuoteLiteral(c.Name))
+}
+
+// placeValue puts the parameter where the key's value goes, adding the column when it is missing.
+func (p *planner) placeValue(s *pg.InsertStmt, source *pg.SelectStmt, t *catalog.Table, row, at int, param *pg.Node) {
+	name := t.Columns[p.placed(t).key].Name
+	if source == nil { // DEFAULT VALUES
+		s.Cols = []*pg.Node{pg.MakeResTargetNodeWithName(name, -1)}
+		s.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{
+			ValuesLists: []*pg.Node{pg.MakeListNode([]*pg.Node{param})},
+		}}}
+		return
+	}
+	items := source.ValuesLists[row].GetList()
+	if at >= 0 && at < len(items.Items) {
+		items.Items[at] = param
+		return
+	}
+	if row == 0 {
+		if len(s.Cols) == 0 {
+			for _, c := range t.Columns[:len(items.Items)] {
+				s.Cols = append(s.Cols, pg.MakeResTargetNodeWithName(c.Name, -1))
+			}
+		}
+		s.Cols = append(s.Cols, pg.MakeResTargetNodeWithName(name, -1))
+	}
+	items.Items = append(items.Items, param)
+}
+
+func paramNode(n int) *pg.Node { return pg.MakeParamRefNode(int32(n), -1) }
+
+// hoist replaces the calls that would answer differently on each node by parameters that are
+// evaluated once. Calls that read columns cannot be; they refuse the statement.
+func (p *planner) hoist(root *pg.Node, table string) {
+	analyze.Walk(root, func(m proto.Message) bool {
+		p.eachNode(m, func(n *pg.Node) *pg.Node {
+			if !p.differsPerNode(n) {
+				return nil
+			}
+			if hasColumnOrSubquery(n) || hasParam(n) {
+				p.fail(refuse("Compute the value first and write it as a constant.",
+					"a write to reference table %q uses a function that can answer differently on each node", table))
+				return nil
+			}
+			text, err := deparseExpression(n)
+			if err != nil {
+				p.fail(refuse("", "an expression of a write to reference table %q cannot be read: %v", table, err))
+				return nil
+			}
+			p.eval = append(p.eval, text)
+			return paramNode(p.maxParam + len(p.eval))
+		})
+		return true
+	})
+}
+
+// eachNode lets replace see every child expression that may be a call, and swaps it.
+func (p *planner) eachNode(m proto.Message, replace func(*pg.Node) *pg.Node) {
+	swap := func(list []*pg.Node) {
+		for i, n := range list {
+			if r := replace(n); r != nil {
+				list[i] = r
+			}
+		}
+	}
+	one := func(n **pg.Node) {
+		if *n == nil {
+			return
+		}
+		if r := replace(*n); r != nil {
+			*n = r
+		}
+	}
+	switch e := m.(type) {
+	case *pg.List:
+		swap(e.Items)
+	case *pg.ResTarget:
+		one(&e.Val)
+	case *pg.A_Expr:
+		one(&e.Lexpr)
+		one(&e.Rexpr)
+	case *pg.TypeCast:
+		one(&e.Arg)
+	case *pg.FuncCall:
+		swap(e.Args)
+	case *pg.BoolExpr:
+		swap(e.Args)
+	case *pg.CoalesceExpr:
+		swap(e.Args)
+	case *pg.CaseExpr:
+		one(&e.Arg)
+		one(&e.Defresult)
+	case *pg.CaseWhen:
+		one(&e.Expr)
+		one(&e.Result)
+	case *pg.UpdateStmt:
+		one(&e.WhereClause)
+	case *pg.DeleteStmt:
+		one(&e.WhereClause)
+	case *pg.NullTest:
+		one(&e.Arg)
+	case *pg.RowExpr:
+		swap(e.Args)
+	case *pg.A_ArrayExpr:
+		swap(e.Elements)
+	}
+}
+
+// differsPerNode reports calls that are not immutable.
+func (p *planner) differsPerNode(n *pg.Node) bool {
+	if n.GetSqlvalueFunction() != nil {
+		return true
+	}
+	call := n.GetFuncCall()
+	if call == nil {
+		return false
+	}
+	fs := p.functions(call)
+	for _, f := range fs {
+		if f.Volatility != 'i' {
+			return true
+		}
+	}
+	return len(fs) == 0
+}
+
+func hasColumnOrSubquery(n *pg.Node) bool {
+	found := false
+	analyze.Walk(n, func(m proto.Message) bool {
+		switch m.(type) {
+		case *pg.ColumnRef, *pg.SubLink:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+func hasParam(n *pg.Node) bool {
+	found := false
+	analyze.Walk(n, func(m proto.Message) bool {
+		if _, ok := m.(*pg.ParamRef); ok {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+func deparseExpression(n *pg.Node) (string, error) {
+	sel := &pg.SelectStmt{TargetList: []*pg.Node{pg.MakeResTargetNodeWithVal(n, -1)}}
+	text, err := deparse(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}})
+	return strings.TrimPrefix(text, "SELECT "), err
+}
+
+func deparse(n *pg.Node) (string, error) {
+	return pg.Deparse(&pg.ParseResult{Stmts: []*pg.RawStmt{{Stmt: n}}})
+}
+
+// QuoteIdent quotes an identifier for SQL text.
+func QuoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
+
+// QuoteLiteral quotes a string for SQL text.
+func QuoteLiteral(s string) string {
+	q := "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	if strings.Contains(s, `\`) {
+		return " E" + strings.ReplaceAll(q, `\`, `\\`)
+	}
+	return q
+}

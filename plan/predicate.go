@@ -1,0 +1,210 @@
+package plan
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/pgshoal/pgshoal/keyspace"
+)
+
+// equality is one thing a condition demands: two columns are equal, or a column is one of some
+// constants.
+type equality struct {
+	left  column
+	right *column
+	ops   []Operand
+}
+
+// equalities lists what must hold wherever the condition is true. Every equality is strict: it
+// is never true for NULL.
+func (p *planner) equalities(b *block, cond *pg.Node) []equality {
+	switch e := cond.GetNode().(type) {
+	case *pg.Node_BoolExpr:
+		switch e.BoolExpr.Boolop {
+		case pg.BoolExprType_AND_EXPR:
+			var all []equality
+			for _, a := range e.BoolExpr.Args {
+				all = append(all, p.equalities(b, a)...)
+			}
+			return all
+		case pg.BoolExprType_OR_EXPR:
+			return p.disjunction(b, e.BoolExpr.Args)
+		}
+	case *pg.Node_AExpr:
+		return p.comparison(b, e.AExpr)
+	case *pg.Node_SubLink:
+		return p.membership(b, e.SubLink)
+	}
+	return nil
+}
+
+func (p *planner) comparison(b *block, e *pg.A_Expr) []equality {
+	if !plainEquals(e.Name) || !p.equalsIsBuiltin {
+		return nil
+	}
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP:
+		return p.equals(b, e.Lexpr, e.Rexpr)
+	case pg.A_Expr_Kind_AEXPR_IN:
+		if row := e.Lexpr.GetRowExpr(); row != nil {
+			return p.rowIn(b, row, e.Rexpr.GetList())
+		}
+		return p.oneOf(b, e.Lexpr, e.Rexpr)
+	case pg.A_Expr_Kind_AEXPR_OP_ANY:
+		return p.oneOf(b, e.Lexpr, e.Rexpr)
+	}
+	return nil
+}
+
+// plainEquals accepts = and OPERATOR(pg_catalog.=).
+func plainEquals(name []*pg.Node) bool {
+	switch len(name) {
+	case 1:
+		return name[0].GetString_().GetSval() == "="
+	case 2:
+		return name[0].GetString_().GetSval() == "pg_catalog" && name[1].GetString_().GetSval() == "="
+	}
+	return false
+}
+
+func (p *planner) equals(b *block, l, r *pg.Node) []equality {
+	if lr, rr := l.GetRowExpr(), r.GetRowExpr(); lr != nil && rr != nil {
+		if len(lr.Args) != len(rr.Args) {
+			return nil
+		}
+		var all []equality
+		for i := range lr.Args {
+			all = append(all, p.equals(b, lr.Args[i], rr.Args[i])...)
+		}
+		return all
+	}
+	lc, rc := p.columnOf(b, l), p.columnOf(b, r)
+	switch {
+	case lc != nil && rc != nil:
+		if !comparable(*lc, *rc, p) {
+			return nil
+		}
+		return []equality{{left: *lc, right: rc}}
+	case lc != nil:
+		return p.equalsConstant(*lc, r)
+	case rc != nil:
+		return p.equalsConstant(*rc, l)
+	}
+	return nil
+}
+
+func (p *planner) equalsConstant(c column, n *pg.Node) []equality {
+	t, ok := p.keyType(c)
+	if !ok {
+		return nil
+	}
+	op, ok := p.operandOf(n, t)
+	if !ok || op.Array {
+		return nil
+	}
+	return []equality{{left: c, ops: []Operand{op}}}
+}
+
+func (p *planner) oneOf(b *block, l, r *pg.Node) []equality {
+	c := p.columnOf(b, l)
+	if c == nil {
+		return nil
+	}
+	t, ok := p.keyType(*c)
+	if !ok {
+		return nil
+	}
+	ops, ok := p.operandsOf(r, t)
+	if !ok {
+		return nil
+	}
+	return []equality{{left: *c, ops: ops}}
+}
+
+// rowIn reads (a, b) IN ((1, 2), (3, 4)) as a IN (1, 3) AND b IN (2, 4), which follows from it.
+func (p *planner) rowIn(b *block, row *pg.RowExpr, list *pg.List) []equality {
+	if list == nil {
+		return nil
+	}
+	var all []equality
+	for i, item := range row.Args {
+		c := p.columnOf(b, item)
+		if c == nil {
+			continue
+		}
+		t, ok := p.keyType(*c)
+		if !ok {
+			continue
+		}
+		ops := make([]Operand, 0, len(list.Items))
+		for _, tuple := range list.Items {
+			r := tuple.GetRowExpr()
+			if r == nil || len(r.Args) != len(row.Args) {
+				return nil
+			}
+			op, ok := p.operandOf(r.Args[i], t)
+			if !ok || op.Array {
+				ops = nil
+				break
+			}
+			ops = append(ops, op)
+		}
+		if ops != nil {
+			all = append(all, equality{left: *c, ops: ops})
+		}
+	}
+	return all
+}
+
+// disjunction keeps the columns that every arm of an OR sets equal to constants.
+func (p *planner) disjunction(b *block, arms []*pg.Node) []equality {
+	var common []equality
+	for i, arm := range arms {
+		eqs := p.equalities(b, arm)
+		if i == 0 {
+			for _, e := range eqs {
+				if e.ops != nil {
+					common = append(common, e)
+				}
+			}
+			continue
+		}
+		kept := common[:0]
+		for _, c := range common {
+			for _, e := range eqs {
+				if e.ops != nil && e.left == c.left {
+					kept = append(kept, equality{left: c.left, ops: append(append([]Operand{}, c.ops...), e.ops...)})
+					break
+				}
+			}
+		}
+		common = kept
+	}
+	return common
+}
+
+// columnOf resolves a plain column, through casts that keep the value and its hash.
+func (p *planner) columnOf(b *block, n *pg.Node) *column {
+	if cr := n.GetColumnRef(); cr != nil {
+		return b.resolve(cr)
+	}
+	return nil
+}
+
+// keyType is the type of a column when that type can be a key.
+func (p *planner) keyType(c column) (keyspace.Type, bool) {
+	t, i := c.base()
+	if t == nil || !t.Columns[i].Deterministic {
+		return 0, false
+	}
+	return keyspace.TypeByOID(p.catalog.BaseType(t.Columns[i].TypeOID))
+}
+
+// comparable reports columns whose equality means the same key: equal values have equal hashes.
+func comparable(a, b column, p *planner) bool {
+	ta, ok := p.keyType(a)
+	if !ok {
+		return false
+	}
+	tb, ok := p.keyType(b)
+	return ok && ta.Canonical() == tb.Canonical()
+}

@@ -1,0 +1,432 @@
+package plan
+
+import (
+	"slices"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/catalog"
+)
+
+// query builds the block of any statement that can stand in a query: SELECT, VALUES, set
+// operations, and data-modifying statements in WITH.
+func (p *planner) query(n *pg.Node, parent *block) *block {
+	switch e := n.GetNode().(type) {
+	case *pg.Node_SelectStmt:
+		return p.selectBlock(e.SelectStmt, parent)
+	case *pg.Node_InsertStmt:
+		return p.insert(e.InsertStmt, parent)
+	case *pg.Node_UpdateStmt:
+		return p.update(e.UpdateStmt, parent)
+	case *pg.Node_DeleteStmt:
+		return p.delete(e.DeleteStmt, parent)
+	case *pg.Node_MergeStmt:
+		return p.merge(e.MergeStmt, parent)
+	}
+	p.fail(refuse("", "this kind of statement cannot be planned inside a query"))
+	return &block{parent: parent}
+}
+
+func (p *planner) selectBlock(s *pg.SelectStmt, parent *block) *block {
+	b := &block{parent: parent}
+	p.with(b, s.WithClause)
+	if s.Op != pg.SetOperation_SETOP_NONE && s.Op != pg.SetOperation_SET_OPERATION_UNDEFINED {
+		p.setOperation(b, s)
+		return b
+	}
+	tree := p.from(b, s.FromClause)
+	p.expressions(b, s.TargetList...)
+	p.expressions(b, s.WhereClause, s.HavingClause, s.LimitCount, s.LimitOffset)
+	p.expressions(b, s.GroupClause...)
+	p.expressions(b, s.WindowClause...)
+	p.expressions(b, s.SortClause...)
+	p.expressions(b, s.DistinctClause...)
+	p.values(b, s.ValuesLists)
+	p.where(b, tree, s.WhereClause)
+	p.outputs(b, s)
+	if len(s.LockingClause) > 0 {
+		p.writes = true
+	}
+	return b
+}
+
+// where adds the facts of WHERE and of the joins below it.
+func (p *planner) where(b *block, tree *joinTree, cond *pg.Node) {
+	if tree == nil {
+		return
+	}
+	eqs := p.equalities(b, cond)
+	rejected := map[*ref]bool{}
+	for _, e := range eqs {
+		rejected[e.left.ref] = true
+		if e.right != nil {
+			rejected[e.right.ref] = true
+		}
+	}
+	p.addEqualities(tree.refs, eqs)
+	p.joinEdges(b, tree, rejected)
+}
+
+func (p *planner) with(b *block, w *pg.WithClause) {
+	if w == nil {
+		return
+	}
+	b.ctes = map[string]*cte{}
+	for _, n := range w.Ctes {
+		e := n.GetCommonTableExpr()
+		c := &cte{name: e.Ctename, recursive: w.Recursive}
+		for _, a := range e.Aliascolnames {
+			c.aliases = append(c.aliases, a.GetString_().GetSval())
+		}
+		if w.Recursive {
+			b.ctes[c.name] = c // visible in its own body
+		}
+		c.writes = e.Ctequery.GetSelectStmt() == nil
+		c.body = p.query(e.Ctequery, b)
+		b.ctes[c.name] = c
+	}
+}
+
+func (p *planner) setOperation(b *block, s *pg.SelectStmt) {
+	l, r := p.selectBlock(s.Larg, b), p.selectBlock(s.Rarg, b)
+	b.arms = []*block{l, r}
+	p.expressions(b, s.LimitCount, s.LimitOffset)
+	p.expressions(b, s.SortClause...)
+	open := s.LimitCount == nil && s.LimitOffset == nil && len(l.outputs) == len(r.outputs)
+	for _, o := range l.outputs {
+		b.outputs = append(b.outputs, output{name: o.name, open: open})
+	}
+}
+
+// outputs lists the columns of a SELECT and says below which of them a restriction may move.
+func (p *planner) outputs(b *block, s *pg.SelectStmt) {
+	if len(s.ValuesLists) > 0 {
+		for range s.ValuesLists[0].GetList().GetItems() {
+			b.outputs = append(b.outputs, output{})
+		}
+		return
+	}
+	movable := p.movable(b, s)
+	for _, n := range s.TargetList {
+		t := n.GetResTarget()
+		if cr := t.GetVal().GetColumnRef(); cr != nil && isStar(cr) {
+			p.star(b, cr, movable)
+			continue
+		}
+		o := output{name: outputName(t), expr: t.Val}
+		if c := p.columnOf(b, t.Val); c != nil && slices.Contains(b.refs, c.ref) {
+			o.source = c
+			o.open = movable(*c)
+		}
+		b.outputs = append(b.outputs, o)
+	}
+}
+
+// movable tells for which columns "filter the output" equals "filter the input".
+func (p *planner) movable(b *block, s *pg.SelectStmt) func(column) bool {
+	never := func(column) bool { return false }
+	if s.LimitCount != nil || s.LimitOffset != nil || distinctOn(s) || hasWindow(s) || p.volatileTargets(s) {
+		return never
+	}
+	if !grouped(s) && !p.hasAggregate(s) {
+		return func(column) bool { return true }
+	}
+	keys := map[column]bool{}
+	for _, g := range s.GroupClause {
+		if c := p.columnOf(b, g); c != nil {
+			keys[*c] = true
+		} else if i := g.GetAConst().GetIval().GetIval(); i > 0 && int(i) <= len(s.TargetList) {
+			if c := p.columnOf(b, s.TargetList[i-1].GetResTarget().GetVal()); c != nil {
+				keys[*c] = true
+				p.fixed = true // the literal decides the plan
+			}
+		} else if g.GetGroupingSet() != nil {
+			return never
+		}
+	}
+	return func(c column) bool { return keys[c] }
+}
+
+func grouped(s *pg.SelectStmt) bool { return len(s.GroupClause) > 0 || s.HavingClause != nil }
+
+func distinctOn(s *pg.SelectStmt) bool {
+	return len(s.DistinctClause) > 0 && s.DistinctClause[0].GetNode() != nil
+}
+
+func hasWindow(s *pg.SelectStmt) bool {
+	if len(s.WindowClause) > 0 {
+		return true
+	}
+	for _, c := range callsOfBlock(s) {
+		if c.Over != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// callsOfBlock lists the function calls in the target list and the sort clause, not those of
+// subqueries.
+func callsOfBlock(s *pg.SelectStmt) []*pg.FuncCall {
+	var out []*pg.FuncCall
+	for _, list := range [][]*pg.Node{s.TargetList, s.SortClause, {s.HavingClause}} {
+		for _, n := range list {
+			if n == nil {
+				continue
+			}
+			analyze.Walk(n, func(m proto.Message) bool {
+				if _, sub := m.(*pg.SubLink); sub {
+					return false
+				}
+				if f, ok := m.(*pg.FuncCall); ok {
+					out = append(out, f)
+				}
+				return true
+			})
+		}
+	}
+	return out
+}
+
+func (p *planner) hasAggregate(s *pg.SelectStmt) bool {
+	for _, c := range callsOfBlock(s) {
+		if c.AggStar || c.AggDistinct || c.AggWithinGroup || c.AggFilter != nil || len(c.AggOrder) > 0 {
+			return true
+		}
+		for _, f := range p.functions(c) {
+			// Built-in names stand for all their overloads, so the kind of some of them counts.
+			if f.Kind == 'a' || f.Builtin && aggregateNames[f.Name] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *planner) volatileTargets(s *pg.SelectStmt) bool {
+	for _, c := range callsOfBlock(s) {
+		for _, f := range p.functions(c) {
+			if f.Volatility == 'v' {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isStar(c *pg.ColumnRef) bool {
+	return len(c.Fields) > 0 && c.Fields[len(c.Fields)-1].GetAStar() != nil
+}
+
+// star expands * and t.*; merged columns come first and once, as in PostgreSQL.
+func (p *planner) star(b *block, c *pg.ColumnRef, movable func(column) bool) {
+	qualifier := ""
+	if n := len(c.Fields); n > 1 {
+		qualifier = c.Fields[n-2].GetString_().GetSval()
+	}
+	if qualifier == "" && len(b.merged) > 0 || slices.ContainsFunc(b.refs, func(r *ref) bool {
+		return r.unknown && (qualifier == "" || r.alias == qualifier)
+	}) {
+		// The order of the columns is not known here; an output list with a hole would be a guess.
+		b.outputs = append(b.outputs, output{})
+		b.refs = append(b.refs, &ref{unknown: true})
+		return
+	}
+	for _, r := range b.refs {
+		if qualifier != "" && r.alias != qualifier {
+			continue
+		}
+		for i := range r.width() {
+			col := column{r, i}
+			b.outputs = append(b.outputs, output{name: r.columnName(i), source: &col, open: movable(col)})
+		}
+	}
+}
+
+func outputName(t *pg.ResTarget) string {
+	if t.Name != "" {
+		return t.Name
+	}
+	if cr := t.Val.GetColumnRef(); cr != nil {
+		return cr.Fields[len(cr.Fields)-1].GetString_().GetSval()
+	}
+	return ""
+}
+
+// relation makes the ref of a table, view or CTE reference.
+func (p *planner) relation(b *block, rv *pg.RangeVar) *ref {
+	r := newRef(rv.Alias, rv.Relname)
+	b.refs = append(b.refs, r)
+	if rv.Schemaname == "" {
+		if c := b.lookupCTE(rv.Relname); c != nil {
+			p.referCTE(r, c)
+			return r
+		}
+	}
+	p.bindTable(r, rv)
+	return r
+}
+
+func (p *planner) referCTE(r *ref, c *cte) {
+	c.refs = append(c.refs, r)
+	if r.aliases == nil {
+		r.aliases = c.aliases
+	}
+	if c.body == nil { // inside its own recursive body
+		r.unknown = true
+		return
+	}
+	r.body = c.body
+	r.shared = c.recursive || c.writes
+	p.bodies = append(p.bodies, r)
+	if len(c.refs) > 1 {
+		for _, other := range c.refs {
+			other.shared = true
+		}
+	}
+}
+
+// bindTable resolves a relation name; views become blocks.
+func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
+	r.schema = rv.Schemaname
+	if p.isTemporary(rv) {
+		p.temporary = true
+		r.unknown = true
+		return
+	}
+	t := p.catalog.Lookup(p.path, rv.Schemaname, rv.Relname)
+	if t == nil {
+		// PostgreSQL will say that it does not exist, or knows better than a catalog that was
+		// read before it was made: then it is a local table.
+		r.unknown = true
+		p.unknownTable = true
+		return
+	}
+	if t.Kind == catalog.KindView && p.viewMatters(t) {
+		r.body = p.view(t)
+		r.aliases = append(r.aliases, viewNames(t, len(r.aliases))...)
+		p.bodies = append(p.bodies, r)
+		return
+	}
+	r.table = t
+	p.refs = append(p.refs, r)
+}
+
+func viewNames(t *catalog.Table, from int) []string {
+	var names []string
+	for i := from; i < len(t.Columns); i++ {
+		names = append(names, t.Columns[i].Name)
+	}
+	return names
+}
+
+// view plans through a view's body. Its names are qualified, so no search path applies.
+func (p *planner) view(t *catalog.Table) *block {
+	stmts, err := analyze.Parse(t.ViewSQL)
+	if err != nil || len(stmts) != 1 {
+		p.fail(refuse("", "view %q has a body that cannot be planned", t.Name))
+		return &block{}
+	}
+	if p.depth++; p.depth > 64 {
+		p.fail(refuse("", "view %q is nested too deeply", t.Name))
+		return &block{}
+	}
+	defer func() { p.depth-- }()
+	literal := p.literal
+	p.literal = nil // literals of the body are not those of the statement
+	defer func() { p.literal = literal }()
+	return p.query(stmts[0].Tree, nil)
+}
+
+// expressions visits expressions for what they hide: subqueries and function calls.
+func (p *planner) expressions(b *block, nodes ...*pg.Node) {
+	for _, n := range nodes {
+		if n == nil {
+			continue
+		}
+		analyze.Walk(n, func(m proto.Message) bool {
+			switch e := m.(type) {
+			case *pg.SubLink:
+				p.sublink(b, e)
+				return false
+			case *pg.FuncCall:
+				p.call(e)
+			case *pg.SelectStmt:
+				p.selectBlock(e, b)
+				return false
+			}
+			return true
+		})
+	}
+}
+
+func (p *planner) sublink(b *block, s *pg.SubLink) {
+	if s.Testexpr != nil {
+		p.expressions(b, s.Testexpr)
+	}
+	body := p.query(s.Subselect, b)
+	r := &ref{body: body}
+	p.sublinks[s] = r
+	p.bodies = append(p.bodies, r)
+	if s.SubLinkType != pg.SubLinkType_ANY_SUBLINK || s.OperName != nil || len(body.outputs) != 1 {
+		return
+	}
+	// x IN (SELECT y ...): only rows with y = x matter. A y that an outer join may turn into
+	// NULL is left out, because NOT IN minds NULLs.
+	c, o := p.columnOf(b, s.Testexpr), body.outputs[0]
+	if c != nil && o.source != nil && !body.nullable[o.source.ref] && comparable(*c, column{r, 0}, p) {
+		p.graph.directed(*c, column{r, 0})
+	}
+}
+
+// membership reads x IN (SELECT y ...) where it must be true: x is one of the y.
+func (p *planner) membership(b *block, s *pg.SubLink) []equality {
+	r := p.sublinks[s]
+	if s.SubLinkType != pg.SubLinkType_ANY_SUBLINK || s.OperName != nil || r == nil || len(r.body.outputs) != 1 {
+		return nil
+	}
+	c := p.columnOf(b, s.Testexpr)
+	if c == nil || !comparable(*c, column{r, 0}, p) {
+		return nil
+	}
+	return []equality{{left: *c, right: &column{r, 0}}}
+}
+
+// linkBodies connects the outputs of subqueries with the columns they come from.
+func (p *planner) linkBodies() {
+	for _, r := range p.bodies {
+		p.linkBody(r, r.body, r.shared)
+	}
+}
+
+func (p *planner) linkBody(r *ref, body *block, shared bool) {
+	if len(body.arms) == 2 {
+		for _, arm := range body.arms {
+			armRef := &ref{body: arm}
+			for i, o := range body.outputs {
+				if o.open && !shared {
+					p.graph.directed(column{r, i}, column{armRef, i})
+				}
+			}
+			p.linkBody(armRef, arm, shared)
+		}
+		return
+	}
+	for i, o := range body.outputs {
+		if o.source == nil {
+			continue
+		}
+		p.graph.directed(*o.source, column{r, i})
+		if o.open && !shared {
+			p.graph.directed(column{r, i}, *o.source)
+		}
+	}
+}
+
+func (p *planner) values(b *block, lists []*pg.Node) {
+	for _, l := range lists {
+		p.expressions(b, l.GetList().GetItems()...)
+	}
+}

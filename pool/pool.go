@@ -1,0 +1,209 @@
+package pool
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/pgwire"
+)
+
+// Pool holds all connections of one router to all nodes.
+type Pool struct {
+	cfg Config
+	log *slog.Logger
+	// dial and now are the only ways out, so that bookkeeping can be tested without them.
+	dial func(ctx context.Context, address string, key Key, creds Credentials) (*pgwire.Backend, error)
+	now  func() int64
+
+	// pools is copied on write: finding a pool takes no lock.
+	pools atomic.Pointer[map[Key]*keyPool]
+
+	mu      sync.Mutex // guards what follows and every change of pools; taken before a node's mutex
+	nodes   map[string]*node
+	retired []*node // left the map, but some of their connections are still held
+	closed  bool
+
+	conns sync.WaitGroup // every connection, from its reservation to its end
+	tasks sync.WaitGroup // goroutines of the pool
+	life  context.Context
+	end   context.CancelFunc
+}
+
+// New makes a pool that knows no node yet; see SetNodes.
+func New(cfg Config, log *slog.Logger) (*Pool, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	p := &Pool{
+		cfg: cfg, log: log, nodes: make(map[string]*node),
+		now: func() int64 { return int64(time.Since(start)) },
+	}
+	p.dial = p.login
+	p.pools.Store(&map[Key]*keyPool{})
+	p.life, p.end = context.WithCancel(context.Background())
+	p.tasks.Go(p.sweepOften)
+	return p, nil
+}
+
+// SetNodes makes the pool follow the map. Connections to addresses and nodes that are gone are
+// closed: idle ones now, held ones when they are released.
+func (p *Pool) SetNodes(nodes []keyspace.Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	names := make(map[string]bool, len(nodes))
+	for _, info := range nodes {
+		names[info.Name] = true
+		if n := p.nodes[info.Name]; n != nil {
+			n.setAddresses(info.Addresses)
+			continue
+		}
+		p.nodes[info.Name] = newNode(p, info.Name, info.Addresses)
+	}
+	for name, n := range p.nodes {
+		if names[name] {
+			continue
+		}
+		n.shut(unknownNode(name))
+		delete(p.nodes, name)
+		p.retired = append(p.retired, n)
+		p.dropPools(func(k *keyPool) bool { return k.node == n })
+	}
+}
+
+// Acquire returns a connection that is idle or, within the limits, a fresh one; else it waits its
+// turn. The caller gives it back with Release. What a node answers to a login comes back as the
+// *pgwire.Error it sent.
+func (p *Pool) Acquire(ctx context.Context, key Key, creds Credentials) (*Conn, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for {
+		k, err := p.pool(key)
+		if err != nil {
+			return nil, err
+		}
+		c, suspect := k.take(p.now())
+		switch {
+		case c == nil:
+			if c, err = p.acquireSlowly(ctx, k, creds); c == nil && err == nil {
+				continue // the pool was dropped or got an idle connection meanwhile
+			}
+			return c, err
+		case !suspect || c.alive():
+			return c, nil
+		}
+		c.Broken = true
+		p.Release(c)
+	}
+}
+
+// Release gives a connection back. It is closed instead of kept when it is broken, inside a
+// transaction or too old.
+func (p *Pool) Release(c *Conn) {
+	switch {
+	case c.Broken || c.TxStatus != 'I' || c.Stream.Pending() > 0:
+		p.discard(c)
+	case c.Dirty:
+		p.tasks.Go(func() { p.reset(c) })
+	case !c.pool.put(c, p.now()):
+		p.discard(c)
+	}
+}
+
+// resetTimeout bounds DISCARD ALL; a connection that takes longer is not worth keeping.
+const resetTimeout = 5 * time.Second
+
+func (p *Pool) reset(c *Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
+	defer cancel()
+	err := c.Exec(ctx, "DISCARD ALL")
+	if err != nil {
+		p.log.Warn("resetting a connection failed", "node", c.Key.Node, "error", err)
+		c.Broken = true
+	}
+	c.Statements.Clear()
+	c.Settings = nil
+	c.Dirty = false
+	p.Release(c)
+}
+
+// discard closes a held connection and gives its place to whoever waits longest.
+func (p *Pool) discard(c *Conn) {
+	c.close()
+	c.pool.forget(c, p.now())
+	p.conns.Done()
+}
+
+// Close fails everybody who waits, closes idle connections, cuts held ones off so that their
+// sessions end, and waits until all are released.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	nodes := append(slices.Collect(maps.Values(p.nodes)), p.retired...)
+	p.pools.Store(&map[Key]*keyPool{})
+	p.mu.Unlock()
+	p.end()
+	for _, n := range nodes {
+		n.shut(ErrClosed)
+		n.cutOff()
+	}
+	p.conns.Wait()
+	p.tasks.Wait()
+}
+
+// pool finds or makes the pool of a key.
+func (p *Pool) pool(key Key) (*keyPool, error) {
+	if k := (*p.pools.Load())[key]; k != nil {
+		return k, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	pools := *p.pools.Load()
+	if k := pools[key]; k != nil {
+		return k, nil
+	}
+	n := p.nodes[key.Node]
+	if n == nil {
+		return nil, unknownNode(key.Node)
+	}
+	k := n.addPool(key)
+	pools = maps.Clone(pools)
+	pools[key] = k
+	p.pools.Store(&pools)
+	return k, nil
+}
+
+// dropPools takes pools out of the lookup. p.mu is held.
+func (p *Pool) dropPools(drop func(*keyPool) bool) {
+	pools := maps.Clone(*p.pools.Load())
+	maps.DeleteFunc(pools, func(_ Key, k *keyPool) bool { return drop(k) })
+	p.pools.Store(&pools)
+}
+
+// login is the dial of production.
+func (p *Pool) login(ctx context.Context, address string, key Key, creds Credentials) (*pgwire.Backend, error) {
+	return pgwire.Dial(ctx, pgwire.DialConfig{
+		Address: address, TLS: p.cfg.TLS, SSLMode: p.cfg.SSLMode, User: key.Role, Database: key.Database,
+		Params: p.cfg.Params, Password: creds.Password, Keys: creds.Keys, Timeout: p.cfg.ConnectTimeout,
+	})
+}
+
+// lifetime is the configured one, give or take a tenth.
+func (p *Pool) lifetime() int64 {
+	tenth := int64(p.cfg.Lifetime) / 10
+	return int64(p.cfg.Lifetime) - tenth + rand.Int64N(2*tenth+1)
+}

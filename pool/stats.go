@@ -1,0 +1,48 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Stats are the numbers of one pool. Counters start again when a pool was unused for long.
+type Stats struct {
+	Key Key
+	// Idle, Active and Opening add up to what counts against the limits; Waiting sessions do not.
+	Idle, Active, Opening, Waiting int
+	// Opened and Closed connections, failed attempts to open one, and sessions that waited in vain.
+	Opened, Closed, Errors, Timeouts uint64
+}
+
+// Stats lists all pools, sorted by key.
+func (p *Pool) Stats() []Stats {
+	var all []Stats
+	for _, k := range *p.pools.Load() {
+		all = append(all, k.stats())
+	}
+	slices.SortFunc(all, func(a, b Stats) int {
+		return cmp.Or(cmp.Compare(a.Key.Node, b.Key.Node), cmp.Compare(a.Key.Role, b.Key.Role), cmp.Compare(a.Key.Database, b.Key.Database))
+	})
+	return all
+}
+
+func (k *keyPool) stats() Stats {
+	k.node.mu.Lock()
+	defer k.node.mu.Unlock()
+	return Stats{
+		Key: k.key, Idle: len(k.idle), Active: len(k.open) - len(k.idle), Opening: k.total - len(k.open),
+		Waiting: len(k.queue.waiters), Opened: k.opened, Closed: k.closed, Errors: k.failed, Timeouts: k.timeouts,
+	}
+}
+
+// Primary returns the address where the node's primary was last found, if it is known.
+func (p *Pool) Primary(node string) (address string, ok bool) {
+	p.mu.Lock()
+	n := p.nodes[node]
+	p.mu.Unlock()
+	if n == nil {
+		return "", false
+	}
+	place := n.place()
+	return place.known, place.known != ""
+}

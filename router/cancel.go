@@ -1,0 +1,65 @@
+package router
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/topo"
+)
+
+const cancelTimeout = 5 * time.Second
+
+// cancel acts on a CancelRequest: for one of our sessions, or by passing it to the router that
+// the process number names.
+func (r *Router) cancel(ctx context.Context, req pgwire.CancelRequest) {
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
+	defer cancel()
+	number := int(req.PID >> sessionBits)
+	if number == r.member.Load().Member().Number {
+		if s := r.clients.find(req.PID); s != nil && s.secret == req.Secret {
+			s.cancelRunning(ctx)
+		}
+		return
+	}
+	routers, err := topo.Members(ctx, r.store, topo.RoleRouter)
+	if err != nil {
+		r.log.Warn("cannot pass a cancel request on", "error", err)
+		return
+	}
+	for _, m := range routers {
+		if m.Number == number && m.Name != r.cfg.Name {
+			passCancel(ctx, m.Address, req)
+		}
+	}
+}
+
+func passCancel(ctx context.Context, address string, req pgwire.CancelRequest) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	packet := make([]byte, 16)
+	binary.BigEndian.PutUint32(packet, 16)
+	binary.BigEndian.PutUint32(packet[4:], 80877102)
+	binary.BigEndian.PutUint32(packet[8:], req.PID)
+	binary.BigEndian.PutUint32(packet[12:], req.Secret)
+	_, _ = conn.Write(packet)
+}
+
+// cancelRunning cancels whatever the session's server connections are executing.
+func (s *session) cancelRunning(ctx context.Context) {
+	s.mu.Lock()
+	conns := slices.Clone(s.running)
+	s.mu.Unlock()
+	for _, c := range conns {
+		if err := c.Cancel(ctx); err != nil {
+			s.log.Debug("cancel failed", "error", err)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package router
+
+import (
+	"context"
+	"sync"
+
+	"github.com/pgshoal/pgshoal/catalog"
+)
+
+// catalogs keeps the schema of each database, read again when the map says that it changed.
+type catalogs struct {
+	router *Router
+	mu     sync.Mutex
+	byName map[string]*databaseCatalog
+}
+
+type databaseCatalog struct {
+	mu     sync.Mutex
+	loader *catalog.Loader
+	loaded *catalog.Catalog
+}
+
+func (c *catalogs) init(r *Router) {
+	c.router = r
+	c.byName = map[string]*databaseCatalog{}
+}
+
+// get returns the catalog of a database as of the view's schema version.
+func (c *catalogs) get(ctx context.Context, v *view, database string) (*catalog.Catalog, error) {
+	c.mu.Lock()
+	d := c.byName[database]
+	if d == nil {
+		d = &databaseCatalog{loader: catalog.NewLoader()}
+		c.byName[database] = d
+	}
+	c.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	version := v.m.Schemas[database]
+	if d.loaded != nil && d.loaded.Version >= version {
+		return d.loaded, nil
+	}
+	conn, err := c.router.service(ctx, v.m.Home, database)
+	if err != nil {
+		return nil, err
+	}
+	defer c.router.pool.Release(conn)
+	loaded, err := d.loader.Load(ctx, conn, database, version)
+	if err != nil {
+		return nil, err
+	}
+	d.loaded = loaded
+	return loaded, nil
+}
+
+// private reads the catalog as a transaction with uncommitted changes sees it.
+func (c *catalogs) private(ctx context.Context, q catalog.Querier, database string, version uint64) (*catalog.Catalog, error) {
+	return catalog.Load(ctx, q, database, version)
+}

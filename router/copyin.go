@@ -1,0 +1,444 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgshoal/pgshoal/copyrows"
+	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// copyTarget is a node that gets rows of a COPY FROM.
+type copyTarget struct {
+	part *participant
+	rows int64
+	tag  string
+	err  error
+}
+
+// copyIn splits the rows of COPY FROM STDIN by their key; rows of a reference table go everywhere.
+// All nodes take them in one transaction.
+func (s *session) copyIn(ctx context.Context, st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	alone := s.txn.mode == modeIdle
+	if alone {
+		s.open(modeBlock, "BEGIN")
+	}
+	rows, err := s.copyRows(ctx, st)
+	if err == nil && alone {
+		err = s.commit(ctx)
+	}
+	if err != nil {
+		if alone && s.txn.mode == modeBlock {
+			_ = s.rollback(ctx)
+		}
+		return err
+	}
+	s.complete("COPY " + strconv.FormatInt(rows, 10))
+	return nil
+}
+
+func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, error) {
+	m, err := s.enterAny(ctx, st.plan.Tables)
+	if err != nil {
+		return 0, err
+	}
+	if m.Epoch != st.plan.Epoch && !s.schemaChanged {
+		return 0, errStale()
+	}
+	c := st.plan.Copy
+	splitter, err := s.splitter(c)
+	if err != nil {
+		return 0, err
+	}
+	targets, answer, err := s.openCopies(ctx, m, c)
+	if err != nil {
+		return 0, err
+	}
+	s.client.Append(answer)
+	if err := s.client.Flush(); err != nil {
+		return 0, errClientGone
+	}
+	r := &rowSender{session: s, splitter: splitter, copy: c, targets: targets, binary: isBinary(c), byNode: map[string]*copyTarget{}}
+	for _, t := range targets {
+		r.byNode[t.part.node] = t
+	}
+	if c.Key >= 0 {
+		r.distribution = m.Distribution(c.Pin.Distribution)
+	}
+	return r.run(ctx)
+}
+
+// openCopies starts the COPY on every node and returns the answer that begins the client's.
+func (s *session) openCopies(ctx context.Context, m *keyspace.Map, c *plan.Copy) ([]*copyTarget, []byte, error) {
+	var targets []*copyTarget
+	var answer []byte
+	for _, node := range homeFirst(m) {
+		p, err := s.participant(ctx, node)
+		if err == nil {
+			err = s.flushPreamble(p)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, failCopies(targets, "another node failed"))
+		}
+		p.conn.SendQuery(c.Text)
+		begin, err := beginCopy(p)
+		if err != nil {
+			_ = failCopies(targets, "another node failed")
+			return nil, nil, err
+		}
+		if node == m.Home {
+			answer = begin
+		}
+		targets = append(targets, &copyTarget{part: p})
+	}
+	return targets, answer, nil
+}
+
+// beginCopy reads up to the node's CopyInResponse.
+func beginCopy(p *participant) ([]byte, error) {
+	if err := p.conn.Stream.Flush(); err != nil {
+		p.conn.Broken = true
+		return nil, lostNode(p.node)
+	}
+	var failure *pgwire.Error
+	for {
+		typ, msg, err := p.conn.Stream.Next()
+		if err != nil {
+			p.conn.Broken = true
+			return nil, lostNode(p.node)
+		}
+		switch typ {
+		case 'G':
+			return append([]byte(nil), msg...), nil
+		case 'E':
+			failure = pgwire.ParseError(msg)
+		case 'Z':
+			p.conn.TxStatus = pgwire.ReadyStatus(msg)
+			if failure == nil {
+				failure = pgwire.Errorf(pgwire.CodeProtocolViolation, "node %q did not begin the COPY", p.node)
+			}
+			return nil, failure
+		}
+	}
+}
+
+// failCopies ends the COPY on all targets without effect.
+func failCopies(targets []*copyTarget, reason string) error {
+	for _, t := range targets {
+		if t.part.conn.Broken {
+			continue
+		}
+		out := t.part.conn.Stream.Out()
+		*out = pgwire.AppendCopyFail((*out)[:0], reason)
+	}
+	return endCopies(targets)
+}
+
+// endCopies sends what is pending and reads the end of every COPY.
+func endCopies(targets []*copyTarget) error {
+	var g errgroup.Group
+	for _, t := range targets {
+		g.Go(func() error {
+			t.finish()
+			return t.err
+		})
+	}
+	return g.Wait()
+}
+
+func (t *copyTarget) finish() {
+	conn := t.part.conn
+	if conn.Broken {
+		t.err = lostNode(t.part.node)
+		return
+	}
+	err := conn.Stream.Flush()
+	for err == nil {
+		var typ byte
+		var msg []byte
+		if typ, msg, err = conn.Stream.Next(); err != nil {
+			break
+		}
+		switch typ {
+		case 'C':
+			tag, _ := pgwire.CommandTag(msg)
+			t.tag = string(tag)
+		case 'E':
+			if t.err == nil {
+				t.err = copyError(t.part.node, pgwire.ParseError(msg))
+			}
+		case 'Z':
+			conn.TxStatus = pgwire.ReadyStatus(msg)
+			return
+		}
+	}
+	conn.Broken = true
+	if t.err == nil {
+		t.err = lostNode(t.part.node)
+	}
+}
+
+var lineNumber = regexp.MustCompile(`, line \d+`)
+
+// copyError takes the line number out of a node's error: it counts that node's rows only.
+func copyError(node string, e *pgwire.Error) error {
+	e.Where = lineNumber.ReplaceAllString(e.Where, "")
+	return onNode(node, e)
+}
+
+// rowSender sends each row of the client's data to its node.
+type rowSender struct {
+	session      *session
+	splitter     *copyrows.Splitter
+	copy         *plan.Copy
+	distribution *keyspace.Distribution
+	binary       bool
+	targets      []*copyTarget
+	byNode       map[string]*copyTarget
+}
+
+// run reads the client's data to its end.
+func (r *rowSender) run(ctx context.Context) (int64, error) {
+	for _, t := range r.targets {
+		r.append(t, r.splitter.Prologue())
+	}
+	s := r.session
+	var failure error
+	for {
+		typ, msg, err := s.client.Next()
+		if err != nil {
+			_ = failCopies(r.targets, "the client is gone")
+			return 0, errClientGone
+		}
+		switch typ {
+		case 'd':
+			if failure == nil {
+				failure = r.splitter.Write(msg[5:], r.row)
+			}
+			continue
+		case 'H', 'S':
+			continue
+		case 'c':
+			if failure == nil {
+				failure = r.splitter.Close(r.row)
+			}
+		case 'f':
+			if failure == nil {
+				reason := strings.TrimRight(string(msg[5:]), "\x00")
+				failure = pgwire.Errorf("57014", "COPY from stdin failed: %s", reason)
+			}
+		default:
+			failure = pgwire.Errorf(pgwire.CodeProtocolViolation, "unexpected message type 0x%02X during COPY from stdin", typ)
+		}
+		return r.end(failure)
+	}
+}
+
+func (r *rowSender) end(failure error) (int64, error) {
+	if failure != nil {
+		_ = failCopies(r.targets, "the data is not valid")
+		return 0, dataError(failure)
+	}
+	for _, t := range r.targets {
+		r.append(t, r.splitter.Epilogue())
+		out := t.part.conn.Stream.Out()
+		*out = pgwire.AppendCopyDone(*out)
+	}
+	if err := endCopies(r.targets); err != nil {
+		return 0, err
+	}
+	var total int64
+	for _, t := range r.targets {
+		n, _ := strconv.ParseInt(strings.TrimPrefix(t.tag, "COPY "), 10, 64)
+		t.part.wrote = t.part.wrote || n > 0
+		if r.distribution == nil {
+			return n, r.markAll()
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// markAll notes that every node has written the rows of a reference table.
+func (r *rowSender) markAll() error {
+	for _, t := range r.targets {
+		t.part.wrote = true
+	}
+	return nil
+}
+
+func dataError(err error) error {
+	var e *copyrows.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	out := pgwire.Errorf(e.Code, "%s", e.Message)
+	out.Hint, out.Where = e.Hint, e.Where
+	return out
+}
+
+// row sends one row where its key leads.
+func (r *rowSender) row(data []byte, key [][]byte) error {
+	if r.distribution == nil {
+		for _, t := range r.targets {
+			if err := r.add(t, data); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if key[0] == nil {
+		return &exec.NullKey{Pin: r.copy.Pin}
+	}
+	hash, err := exec.Hash(&r.copy.Pin, r.copy.Pin.Type, exec.Value{Data: key[0], Binary: r.binary}, r)
+	if err != nil {
+		return r.keyError(err)
+	}
+	return r.add(r.byNode[r.distribution.FindHash(keyspace.Point(hash)).Node], data)
+}
+
+// Hash asks the home node over a connection of its own: those of the transaction are busy.
+func (r *rowSender) Hash(key keyspace.Type, as string, text []byte) (uint64, error) {
+	s := r.session
+	conn, err := s.router.pool.Acquire(context.Background(), s.poolKey(s.router.view.Load().m.Home), s.creds)
+	if err != nil {
+		return 0, err
+	}
+	defer s.router.pool.Release(conn)
+	if err := s.sync(context.Background(), conn); err != nil {
+		return 0, err
+	}
+	return hashOn(conn, key, as, text)
+}
+
+func (r *rowSender) keyError(err error) error {
+	var e *pgwire.Error
+	if errors.As(err, &e) {
+		e.Where = r.splitter.Where()
+		return e
+	}
+	if errors.Is(err, keyspace.ErrInvalid) || errors.Is(err, keyspace.ErrNotProven) {
+		out := pgwire.Errorf("22P03", "incorrect binary data for the key column %s", r.copy.Pin.Column)
+		out.Where = r.splitter.Where()
+		return out
+	}
+	return err
+}
+
+// add appends a row to the node's open CopyData message and sends it when it is large enough.
+func (r *rowSender) add(t *copyTarget, row []byte) error {
+	t.rows++
+	r.append(t, row)
+	stream := t.part.conn.Stream
+	if stream.Pending() < copyChunk {
+		return nil
+	}
+	if err := stream.Flush(); err != nil {
+		t.part.conn.Broken = true
+		return lostNode(t.part.node)
+	}
+	return nil
+}
+
+func (r *rowSender) append(t *copyTarget, data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	out := t.part.conn.Stream.Out()
+	*out = pgwire.AppendCopyData(*out, data)
+}
+
+// splitter translates COPY's options.
+func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, error) {
+	opts := copyrows.Options{Table: c.Table, Columns: c.Columns, Encoding: s.reported["client_encoding"]}
+	if c.Key >= 0 {
+		opts.KeyColumns = []int{c.Key}
+	}
+	if major, _, ok := strings.Cut(s.reported["server_version"], "."); ok {
+		opts.ServerVersion = int(atoi([]byte(major)))
+	}
+	for _, o := range c.Options {
+		if err := copyOption(&opts, o); err != nil {
+			return nil, err
+		}
+	}
+	sp, err := copyrows.New(opts)
+	if err != nil {
+		return nil, dataError(err)
+	}
+	return sp, nil
+}
+
+func copyOption(opts *copyrows.Options, o plan.CopyOption) error {
+	first := func() byte {
+		if o.Value == "" {
+			return 0
+		}
+		return o.Value[0]
+	}
+	switch o.Name {
+	case "format":
+		switch strings.ToLower(o.Value) {
+		case "csv":
+			opts.Format = copyrows.CSV
+		case "binary":
+			opts.Format = copyrows.Binary
+		}
+	case "delimiter":
+		opts.Delimiter = first()
+	case "null":
+		opts.Null = &o.Value
+	case "default":
+		opts.Default = &o.Value
+	case "quote":
+		opts.Quote = first()
+	case "escape":
+		opts.Escape = first()
+	case "header":
+		switch strings.ToLower(o.Value) {
+		case "true", "on", "1":
+			opts.Header = copyrows.SkipHeader
+		case "match":
+			opts.Header = copyrows.MatchHeader
+		}
+	case "encoding":
+		opts.Encoding = o.Value
+	case "force_not_null":
+		opts.ForceNotNull = copyColumns(o, len(opts.Columns))
+	case "force_null":
+		opts.ForceNull = copyColumns(o, len(opts.Columns))
+	case "freeze", "force_quote":
+	default:
+		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "COPY option %q is not supported for distributed and reference tables", o.Name)
+	}
+	return nil
+}
+
+func isBinary(c *plan.Copy) bool {
+	return slices.ContainsFunc(c.Options, func(o plan.CopyOption) bool {
+		return o.Name == "format" && strings.EqualFold(o.Value, "binary")
+	})
+}
+
+func copyColumns(o plan.CopyOption, n int) []int {
+	if o.Value != "*" {
+		return o.Columns
+	}
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}

@@ -1,0 +1,502 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
+)
+
+// execute runs one statement of a text in the simple protocol, without ReadyForQuery. It returns
+// only errors that end the session; all others have been told to the client.
+func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte) error {
+	st := &entry.statements[i]
+	err := s.run(ctx, st, raw)
+	if err != nil {
+		if err = s.failed(ctx, err); err != nil {
+			return err
+		}
+		return nil
+	}
+	if s.txn.mode == modeIdle {
+		s.statementOver(ctx)
+	}
+	return nil
+}
+
+// run executes one statement; its errors are for the client unless they end the session.
+func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) error {
+	if st.err != nil {
+		if s.txn.failed {
+			return errAborted()
+		}
+		return st.err
+	}
+	if st.plan == nil {
+		return s.own(ctx, st)
+	}
+	s.router.counters.statement(st.plan.Kind)
+	switch st.plan.Kind {
+	case plan.Every:
+		return s.every(ctx, st)
+	case plan.NodeByNode:
+		return s.nodeByNode(ctx, st)
+	case plan.CopyIn:
+		return s.copyIn(ctx, st)
+	case plan.Distribute:
+		return s.place(ctx, st.plan.Placing, nil)
+	}
+	return s.routeOne(ctx, st, raw)
+}
+
+// routeOne runs a Route that is not the whole message, or whose values are computed first.
+func (s *session) routeOne(ctx context.Context, st *plannedStatement, raw []byte) error {
+	if st.plan.Rewrite != nil {
+		return s.rewritten(ctx, st)
+	}
+	node, fresh, err := s.route(ctx, st.plan, s)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		return errStale()
+	}
+	p, err := s.participant(ctx, node)
+	if err != nil {
+		return err
+	}
+	p.wrote = p.wrote || st.plan.Writes
+	if raw != nil {
+		p.conn.Stream.Append(raw)
+	} else {
+		p.conn.SendQuery(st.text)
+	}
+	s.relay.keepReady = true
+	failed, err := s.exchange(ctx, p)
+	s.relay.keepReady = false
+	if err != nil {
+		return err
+	}
+	if failed {
+		s.stopped = true
+		if s.txn.mode != modeIdle {
+			s.txn.failed = true
+		}
+		return nil
+	}
+	s.effects(ctx, st, p)
+	return nil
+}
+
+// errStale is a change of the map between the planning of a text with several statements and the
+// execution of one of them.
+func errStale() *pgwire.Error {
+	return pgwire.Errorf("40001", "the map changed while the statement was under way").
+		WithHint("Run the transaction again.")
+}
+
+// evaluate computes expressions on the home node, in the session's transaction.
+func (s *session) evaluate(ctx context.Context, exprs []string) (values [][]byte, types []uint32, err error) {
+	conn, done, err := s.homeInTransaction(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	var list, outer strings.Builder
+	for i, e := range exprs {
+		if i > 0 {
+			list.WriteString(", ")
+			outer.WriteString(", ")
+		}
+		name := "v" + itoa(i)
+		list.WriteString("(" + e + ") AS " + name)
+		outer.WriteString(name + "::text, pg_catalog.pg_typeof(" + name + ")::oid")
+	}
+	// OFFSET 0 keeps each expression evaluated once.
+	rows, err := conn.Query(ctx, "SELECT "+outer.String()+" FROM (SELECT "+list.String()+" OFFSET 0) AS computed")
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range exprs {
+		values = append(values, rows[0][2*i])
+		types = append(types, atoi(rows[0][2*i+1]))
+	}
+	return values, types, nil
+}
+
+// computed gives operands their values when some were evaluated beforehand.
+type computed struct {
+	exec.Values
+	values [][]byte
+}
+
+func (c *computed) Value(o *plan.Operand) (exec.Value, error) {
+	if o.Eval == 0 {
+		return c.Values.Value(o)
+	}
+	v := c.values[o.Eval-1]
+	return exec.Value{Data: v, Null: v == nil}, nil
+}
+
+// rewritten runs a statement whose values are computed once and then sent as parameters.
+func (s *session) rewritten(ctx context.Context, st *plannedStatement) error {
+	rw := st.plan.Rewrite
+	values, types, err := s.evaluate(ctx, rw.Eval)
+	if err != nil {
+		return err
+	}
+	node, fresh, err := s.route(ctx, st.plan, &computed{s, values})
+	if err != nil {
+		return err
+	}
+	if fresh {
+		return errStale()
+	}
+	p, err := s.participant(ctx, node)
+	if err != nil {
+		return err
+	}
+	p.wrote = p.wrote || st.plan.Writes
+	appendStatement(p, rw.Text, types, values)
+	s.relay.keepReady, s.relay.extended = true, true
+	for _, t := range []byte("12n") {
+		s.relay.Watch[t] = true
+	}
+	failed, err := s.exchange(ctx, p)
+	for _, t := range []byte("12n") {
+		s.relay.Watch[t] = false
+	}
+	s.relay.keepReady, s.relay.extended = false, false
+	if err == nil && failed {
+		s.stopped = true
+		s.txn.failed = s.txn.mode != modeIdle
+	}
+	return err
+}
+
+// appendStatement sends a text with parameters in the extended protocol.
+func appendStatement(p *participant, text string, types []uint32, values [][]byte) {
+	out := p.conn.Stream.Out()
+	buf := pgwire.AppendParse(*out, "", text, types)
+	buf = pgwire.AppendBind(buf, "", "", nil, values, nil)
+	buf = pgwire.AppendDescribe(buf, pgwire.Portal, "")
+	buf = pgwire.AppendExecute(buf, "", 0)
+	*out = pgwire.AppendSync(buf)
+}
+
+// every runs a statement on all nodes in one transaction: the home node first, whose answer the
+// client gets, so that concurrent ones queue up there.
+func (s *session) every(ctx context.Context, st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	alone := s.txn.mode == modeIdle
+	if alone {
+		s.open(modeBlock, "BEGIN")
+	}
+	answer, err := s.everyNode(ctx, st)
+	if err == nil && alone {
+		err = s.commit(ctx)
+	}
+	if err != nil {
+		if alone && s.txn.mode == modeBlock {
+			_ = s.rollback(ctx)
+		}
+		return err
+	}
+	s.client.Append(answer)
+	return nil
+}
+
+func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, error) {
+	tables := st.plan.Tables
+	if st.plan.Schema {
+		tables = append([]uint32{schemaTable}, tables...)
+		if err := s.raiseFence(ctx, st.plan.Fenced); err != nil {
+			return nil, err
+		}
+	}
+	m, err := s.enterAny(ctx, tables)
+	if err != nil {
+		return nil, err
+	}
+	text, other, params, types := st.text, st.plan.OtherText, [][]byte(nil), []uint32(nil)
+	if text, err = s.withVerifier(st); err != nil {
+		return nil, err
+	}
+	if rw := st.plan.Rewrite; rw != nil {
+		if params, types, err = s.evaluate(ctx, rw.Eval); err != nil {
+			return nil, err
+		}
+		text = rw.Text
+	}
+	if other == "" {
+		other = text
+	}
+	answer, err := s.onHome(ctx, m, text, types, params)
+	if err != nil {
+		return nil, err
+	}
+	if st.plan.Schema {
+		s.schemaChanged, s.ownCatalog = true, nil
+	}
+	return answer, s.onOthers(ctx, m, st, other, types, params)
+}
+
+// enterAny enters tables under whatever view is current; used where the plan does not depend on it.
+func (s *session) enterAny(ctx context.Context, tables []uint32) (*keyspace.Map, error) {
+	for {
+		epoch := s.router.view.Load().m.Epoch
+		v, err := s.enter(ctx, tables, epoch)
+		if err != nil {
+			return nil, err
+		}
+		if v.m.Epoch == epoch {
+			return v.m, nil
+		}
+	}
+}
+
+func (s *session) onHome(ctx context.Context, m *keyspace.Map, text string, types []uint32, params [][]byte) ([]byte, error) {
+	p, err := s.participant(ctx, m.Home)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.flushPreamble(p); err != nil {
+		return nil, err
+	}
+	p.wrote = true
+	if params != nil {
+		appendStatement(p, text, types, params)
+	} else {
+		p.conn.SendQuery(text)
+	}
+	return s.collect(ctx, p.conn)
+}
+
+// onOthers runs the statement on all nodes but home, in parallel.
+func (s *session) onOthers(ctx context.Context, m *keyspace.Map, st *plannedStatement, text string, types []uint32, params [][]byte) error {
+	var g errgroup.Group
+	for _, n := range m.Nodes {
+		if n.Name == m.Home || n.State == keyspace.NodeJoining {
+			continue
+		}
+		p, err := s.participant(ctx, n.Name)
+		if err != nil {
+			return errors.Join(err, g.Wait())
+		}
+		p.wrote = true
+		g.Go(func() error {
+			if err := s.flushPreamble(p); err != nil {
+				return err
+			}
+			if params != nil {
+				appendStatement(p, text, types, params)
+			} else {
+				p.conn.SendQuery(text)
+			}
+			if _, err := s.collect(ctx, p.conn); err != nil {
+				return onNode(n.Name, err)
+			}
+			if !st.plan.Schema {
+				return nil
+			}
+			return onNode(n.Name, p.conn.Exec(ctx, "SELECT pg_shoal.place_sequences(), pg_shoal.forget_dropped()"))
+		})
+	}
+	return g.Wait()
+}
+
+// onNode names the node in an error that the client did not expect from elsewhere.
+func onNode(node string, err error) error {
+	var e *pgwire.Error
+	if err == nil || !errors.As(err, &e) {
+		return err
+	}
+	out := *e
+	where := "on node " + node
+	if out.Where != "" {
+		where = out.Where + "\n" + where
+	}
+	out.Where = where
+	return &out
+}
+
+// nodeByNode runs what PostgreSQL refuses inside a transaction: one node after the other. When one
+// fails the error says which nodes have it.
+func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
+	if s.txn.mode == modeExplicit || s.txn.failed {
+		// PostgreSQL's own refusal is the right answer.
+		return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: &plan.Plan{Epoch: s.router.view.Load().m.Epoch, Writes: true}}, nil)
+	}
+	if s.txn.mode == modeBlock {
+		if len(s.txn.parts) > 0 {
+			return pgwire.Errorf("25001", "%s cannot be executed together with other statements", firstWord(st.text))
+		}
+		s.txn.mode = modeIdle
+	}
+	tables := st.plan.Tables
+	if st.plan.Schema {
+		tables = append([]uint32{schemaTable}, tables...)
+	}
+	m, err := s.enterAny(ctx, tables)
+	if err != nil {
+		return err
+	}
+	var answer []byte
+	var done []string
+	for _, name := range homeFirst(m) {
+		p, err := s.participant(ctx, name)
+		if err == nil {
+			p.conn.SendQuery(st.text)
+			var a []byte
+			if a, err = s.collect(ctx, p.conn); name == m.Home {
+				answer = a
+			}
+		}
+		if err != nil {
+			return partly(st, name, done, homeFirst(m), err)
+		}
+		done = append(done, name)
+	}
+	if st.plan.Schema {
+		s.release()
+		if err := s.publishSchema(ctx); err != nil {
+			return err
+		}
+	}
+	s.client.Append(answer)
+	return nil
+}
+
+func homeFirst(m *keyspace.Map) []string {
+	names := []string{m.Home}
+	for _, n := range m.Nodes {
+		if n.Name != m.Home && n.State != keyspace.NodeJoining {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// partly explains a statement that ran on some nodes only.
+func partly(st *plannedStatement, failed string, done, all []string, err error) error {
+	var e *pgwire.Error
+	if !errors.As(err, &e) {
+		e = pgwire.Errorf(pgwire.CodeInternal, "%v", err)
+	}
+	if len(done) == 0 {
+		return e
+	}
+	out := *e
+	detail := "The statement failed on node " + failed + ". It is done on: " + strings.Join(done, ", ") + "."
+	if rest := all[len(done)+1:]; len(rest) > 0 {
+		detail += " Not tried on: " + strings.Join(rest, ", ") + "."
+	}
+	out.Detail = strings.TrimSpace(out.Detail + " " + detail)
+	out.Hint = "Remove the cause and run the statement again with IF NOT EXISTS or IF EXISTS, or undo it; `pgshoal schema diff` shows where the nodes differ."
+	return &out
+}
+
+// collect reads a node's whole answer, without ReadyForQuery and without what only the extended
+// protocol has.
+func (s *session) collect(ctx context.Context, c *pool.Conn) ([]byte, error) {
+	if err := c.Stream.Flush(); err != nil {
+		c.Broken = true
+		return nil, lostNode(c.Key.Node)
+	}
+	var answer []byte
+	var failure *pgwire.Error
+	for {
+		typ, msg, err := c.Stream.Next()
+		if err != nil {
+			c.Broken = true
+			if failure != nil {
+				return nil, failure
+			}
+			return nil, lostNode(c.Key.Node)
+		}
+		switch typ {
+		case 'Z':
+			c.TxStatus = pgwire.ReadyStatus(msg)
+			if failure != nil {
+				return nil, failure
+			}
+			return answer, nil
+		case 'E':
+			if failure == nil {
+				failure = pgwire.ParseError(msg)
+			}
+		case 'S':
+			c.ParameterStatus(msg)
+		case '1', '2', '3', 'n', 't':
+		case 'G':
+			// No statement that is collected may ask for data.
+			out := c.Stream.Out()
+			*out = pgwire.AppendCopyFail(*out, "COPY FROM STDIN is not possible here")
+			if err := c.Stream.Flush(); err != nil {
+				c.Broken = true
+				return nil, lostNode(c.Key.Node)
+			}
+		default:
+			answer = append(answer, msg...)
+		}
+	}
+}
+
+// homeConnection gets a connection to the home node for a question: the transaction's own when it
+// sees more than others do.
+func (s *session) homeConnection(ctx context.Context) (*pool.Conn, func(), error) {
+	if s.schemaChanged || s.hold != "" {
+		return s.homeInTransaction(ctx)
+	}
+	conn, err := s.router.pool.Acquire(ctx, s.poolKey(s.router.view.Load().m.Home), s.creds)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.sync(ctx, conn); err != nil {
+		s.router.pool.Release(conn)
+		return nil, nil, err
+	}
+	return conn, func() { s.router.pool.Release(conn) }, nil
+}
+
+// homeInTransaction is the home node's part in the transaction.
+func (s *session) homeInTransaction(ctx context.Context) (*pool.Conn, func(), error) {
+	if s.txn.failed {
+		return nil, nil, errAborted()
+	}
+	p, err := s.participant(ctx, s.router.view.Load().m.Home)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.flushPreamble(p); err != nil {
+		return nil, nil, err
+	}
+	return p.conn, func() {}, nil
+}
+
+// Hash asks the home node for the hash of a key that only PostgreSQL can read.
+func (s *session) Hash(key keyspace.Type, as string, text []byte) (uint64, error) {
+	conn, done, err := s.homeConnection(context.Background())
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return hashOn(conn, key, as, text)
+}
+
+func hashOn(conn *pool.Conn, key keyspace.Type, as string, text []byte) (uint64, error) {
+	rows, err := conn.QueryParams(context.Background(), "SELECT "+key.HashExpression("$1::"+as), text)
+	if err != nil {
+		return 0, err
+	}
+	return parseHash(rows[0][0])
+}

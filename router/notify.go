@@ -1,0 +1,52 @@
+package router
+
+import (
+	"time"
+)
+
+// passNotifications relays what listening connections hear while the client is silent. The
+// returned function ends it, before anything else uses the connections.
+func (s *session) passNotifications() (stop func()) {
+	var stops []func()
+	for _, p := range s.txn.parts {
+		stops = append(stops, s.watchConnection(p))
+	}
+	return func() {
+		for _, f := range stops {
+			f()
+		}
+	}
+}
+
+func (s *session) watchConnection(p *participant) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if _, err := p.conn.Stream.Peek(5); err != nil {
+				return
+			}
+			typ, msg, err := p.conn.Stream.Next()
+			if err != nil {
+				return
+			}
+			switch typ {
+			case 'A', 'N':
+				s.client.Append(msg)
+				if s.client.Flush() != nil {
+					return
+				}
+			case 'S':
+				p.conn.ParameterStatus(msg)
+			default:
+				p.conn.Broken = true
+				return
+			}
+		}
+	}()
+	return func() {
+		_ = p.conn.Stream.Conn.SetReadDeadline(time.Unix(1, 0))
+		<-done
+		_ = p.conn.Stream.Conn.SetReadDeadline(time.Time{})
+	}
+}

@@ -1,0 +1,368 @@
+package router
+
+import (
+	"context"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// own executes the statements that concern the session and its transaction.
+func (s *session) own(ctx context.Context, st *plannedStatement) error {
+	switch st.class {
+	case analyze.Begin:
+		return s.begin(ctx, st)
+	case analyze.Commit:
+		return s.commitStatement(ctx, st)
+	case analyze.Rollback:
+		return s.rollbackStatement(ctx, st)
+	case analyze.Savepoint, analyze.Release, analyze.RollbackTo:
+		return s.savepoint(ctx, st)
+	case analyze.Set:
+		return s.set(ctx, st)
+	case analyze.Show:
+		return s.show(ctx, st)
+	case analyze.Discard:
+		return s.discard(ctx, st)
+	case analyze.SetConstraints:
+		return s.everywhere(ctx, st)
+	case analyze.PrepareTransaction, analyze.FinishPrepared:
+		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "two-phase commit by clients is not supported").
+			WithHint("Use COMMIT: pgshoal commits on several nodes atomically by itself.")
+	case analyze.Fetch, analyze.CloseCursor:
+		return s.cursor(ctx, st)
+	}
+	// PREPARE, EXECUTE and DEALLOCATE of SQL live in the home node's session.
+	return s.homeSession(ctx, st)
+}
+
+func (s *session) begin(ctx context.Context, st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	if s.txn.mode == modeExplicit {
+		notice := pgwire.Noticef("25001", "there is already a transaction in progress")
+		notice.Severity, notice.SeverityRaw = "WARNING", "WARNING"
+		out := s.client.Out()
+		*out = notice.AppendNoticeTo(*out)
+		s.complete("BEGIN")
+		return nil
+	}
+	if s.txn.mode == modeBlock && len(s.txn.parts) > 0 {
+		s.txn.mode = modeExplicit // what the same text did before belongs to the transaction
+	} else {
+		s.open(modeExplicit, st.text)
+	}
+	tag := "BEGIN"
+	if st.tree.Tree.GetTransactionStmt().GetKind() == pg.TransactionStmtKind_TRANS_STMT_START {
+		tag = "START TRANSACTION"
+	}
+	s.complete(tag)
+	return nil
+}
+
+func (s *session) commitStatement(ctx context.Context, st *plannedStatement) error {
+	chain := st.tree.Tree.GetTransactionStmt().GetChain()
+	if s.txn.mode != modeExplicit {
+		return s.noTransaction(ctx, "COMMIT", chain)
+	}
+	begin, failed := s.txn.begin, s.txn.failed
+	if err := s.commit(ctx); err != nil {
+		return err
+	}
+	if failed {
+		s.complete("ROLLBACK")
+	} else {
+		s.complete("COMMIT")
+	}
+	if chain {
+		s.open(modeExplicit, begin)
+	}
+	return nil
+}
+
+func (s *session) rollbackStatement(ctx context.Context, st *plannedStatement) error {
+	chain := st.tree.Tree.GetTransactionStmt().GetChain()
+	if s.txn.mode != modeExplicit {
+		return s.noTransaction(ctx, "ROLLBACK", chain)
+	}
+	begin := s.txn.begin
+	_ = s.rollback(ctx)
+	s.complete("ROLLBACK")
+	if chain {
+		s.open(modeExplicit, begin)
+	}
+	return nil
+}
+
+func (s *session) noTransaction(ctx context.Context, tag string, chain bool) error {
+	if chain {
+		return pgwire.Errorf("25P01", "%s AND CHAIN can only be used in transaction blocks", tag)
+	}
+	if s.txn.mode == modeBlock && len(s.txn.parts) > 0 {
+		// Inside a text of several statements it ends what came before.
+		var err error
+		if tag == "COMMIT" {
+			err = s.commit(ctx)
+		} else {
+			err = s.rollback(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	notice := pgwire.Noticef("25P01", "there is no transaction in progress")
+	notice.Severity, notice.SeverityRaw = "WARNING", "WARNING"
+	out := s.client.Out()
+	*out = notice.AppendNoticeTo(*out)
+	s.complete(tag)
+	return nil
+}
+
+// savepoint handles SAVEPOINT, RELEASE and ROLLBACK TO on all nodes of the transaction; nodes that
+// join later get the savepoints that are still set.
+func (s *session) savepoint(ctx context.Context, st *plannedStatement) error {
+	t := &s.txn
+	name := st.tree.Tree.GetTransactionStmt().GetSavepointName()
+	if t.mode != modeExplicit {
+		return pgwire.Errorf("25P01", "%s can only be used in transaction blocks", savepointWords(st.class))
+	}
+	if t.failed && st.class != analyze.RollbackTo {
+		return errAborted()
+	}
+	at := len(t.savepoints) - 1
+	for at >= 0 && t.savepoints[at].name != name {
+		at--
+	}
+	if st.class != analyze.Savepoint && at < 0 {
+		return pgwire.Errorf("3B001", "savepoint %q does not exist", name)
+	}
+	if err := s.onBegun(ctx, st.text); err != nil {
+		return err
+	}
+	switch st.class {
+	case analyze.Savepoint:
+		t.savepoints = append(t.savepoints, savepoint{name: name, replay: len(t.replay), settings: s.settings})
+		t.replay = append(t.replay, st.text)
+	case analyze.Release:
+		// What was set since stays; the savepoint itself no longer matters to nodes that join.
+		t.savepoints = t.savepoints[:at]
+		t.replay = append(t.replay, st.text)
+	case analyze.RollbackTo:
+		sp := t.savepoints[at]
+		t.savepoints = t.savepoints[:at+1]
+		t.replay = append(t.replay[:sp.replay], "SAVEPOINT "+plan.QuoteIdent(name))
+		t.failed = false
+		s.ownCatalog = nil
+		if s.settings != sp.settings {
+			s.changeSettings(sp.settings)
+			for _, p := range t.parts {
+				p.conn.Settings = unknownSettings
+			}
+		}
+	}
+	s.complete(savepointWords(st.class))
+	return nil
+}
+
+func savepointWords(c analyze.Class) string {
+	switch c {
+	case analyze.Savepoint:
+		return "SAVEPOINT"
+	case analyze.Release:
+		return "RELEASE"
+	}
+	return "ROLLBACK"
+}
+
+// onBegun runs a statement on every node where the transaction has begun.
+func (s *session) onBegun(ctx context.Context, sql string) error {
+	for _, p := range s.txn.parts {
+		if !p.began {
+			continue
+		}
+		if err := s.flushPreamble(p); err != nil {
+			return err
+		}
+		if err := p.conn.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// everywhere runs a statement like SET CONSTRAINTS or SET LOCAL on all nodes of the transaction,
+// now and when they join.
+func (s *session) everywhere(ctx context.Context, st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	// The home node checks the statement and gives the answer.
+	conn, done, err := s.homeInTransaction(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	conn.SendQuery(st.text)
+	answer, err := s.collect(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.txn.parts {
+		if p.conn == conn || !p.began {
+			continue
+		}
+		if err := s.flushPreamble(p); err != nil {
+			return err
+		}
+		if err := p.conn.Exec(ctx, st.text); err != nil {
+			return err
+		}
+	}
+	if s.txn.mode == modeExplicit {
+		s.txn.replay = append(s.txn.replay, st.text)
+	}
+	s.client.Append(answer)
+	return nil
+}
+
+// homeSession runs a statement whose effect lives in a server session, which is kept.
+func (s *session) homeSession(ctx context.Context, st *plannedStatement) error {
+	if p := st.tree.Tree.GetPrepareStmt(); p != nil {
+		if err := s.checkPrepare(ctx, p); err != nil {
+			return err
+		}
+	}
+	p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch, Writes: true, Hold: "prepared statement"}
+	return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
+}
+
+// checkPrepare refuses PREPARE of statements that do not all run on the home node.
+func (s *session) checkPrepare(ctx context.Context, p *pg.PrepareStmt) error {
+	v := s.router.view.Load()
+	cat, err := s.catalog(ctx, v)
+	if err != nil {
+		return err
+	}
+	inner := &analyze.Statement{Tree: p.Query, Class: analyze.Query}
+	made, err, _ := s.planOne(cat, v, inner, nil, false, true)
+	if err != nil {
+		return err
+	}
+	if made.Kind != plan.Route || len(made.Pins) > 0 || made.AnyNode {
+		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "PREPARE of a statement over distributed or reference tables is not supported yet").
+			WithHint("Use your driver's prepared statements (the extended protocol).")
+	}
+	return nil
+}
+
+// cursor sends FETCH, MOVE and CLOSE to the node where the cursor is.
+func (s *session) cursor(ctx context.Context, st *plannedStatement) error {
+	var name string
+	if f := st.tree.Tree.GetFetchStmt(); f != nil {
+		name = f.Portalname
+	} else {
+		name = st.tree.Tree.GetClosePortalStmt().GetPortalname()
+	}
+	if s.txn.failed {
+		return errAborted()
+	}
+	node := s.cursors[name]
+	if node == "" {
+		node = s.router.view.Load().m.Home
+	}
+	p, err := s.participant(ctx, node)
+	if err != nil {
+		return err
+	}
+	p.conn.SendQuery(st.text)
+	s.relay.keepReady = true
+	failed, err := s.exchange(ctx, p)
+	s.relay.keepReady = false
+	if err == nil && failed {
+		s.stopped = true
+		s.txn.failed = s.txn.mode != modeIdle
+	}
+	return err
+}
+
+// discard resets the session.
+func (s *session) discard(ctx context.Context, st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	target := st.tree.Tree.GetDiscardStmt().GetTarget()
+	if target != pg.DiscardMode_DISCARD_ALL {
+		p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch}
+		return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
+	}
+	if s.txn.mode != modeIdle {
+		if s.txn.mode == modeExplicit || len(s.txn.parts) > 0 {
+			return pgwire.Errorf("25001", "DISCARD ALL cannot run inside a transaction block")
+		}
+		s.txn.mode = modeIdle
+	}
+	for _, p := range s.txn.parts {
+		p.conn.Dirty = true
+	}
+	s.hold, s.listening, s.temporary = "", false, nil
+	s.pinned.Store(false)
+	s.extended.statements = nil
+	s.changeSettings(s.startup)
+	s.release()
+	s.complete("DISCARD ALL")
+	return nil
+}
+
+// noteTemporary remembers temporary tables, whose names hide others in this session.
+func (s *session) noteTemporary(st *plannedStatement) {
+	stmts, err := analyze.Parse(st.text)
+	if err != nil {
+		return
+	}
+	if s.txn.mode != modeIdle && s.txn.temporaryBefore == nil {
+		s.txn.temporaryBefore = map[string]bool{}
+		for n := range s.temporary {
+			s.txn.temporaryBefore[n] = true
+		}
+	}
+	for _, parsed := range stmts {
+		for _, name := range temporaryNames(parsed.Tree) {
+			if s.temporary == nil {
+				s.temporary = map[string]bool{}
+			}
+			s.temporary[name] = true
+		}
+		if d := parsed.Tree.GetDropStmt(); d != nil {
+			for _, o := range d.Objects {
+				_, name := analyze.Name(o.GetList().GetItems())
+				delete(s.temporary, name)
+			}
+		}
+	}
+}
+
+func temporaryNames(n *pg.Node) []string {
+	var rv *pg.RangeVar
+	switch e := n.Node.(type) {
+	case *pg.Node_CreateStmt:
+		rv = e.CreateStmt.Relation
+	case *pg.Node_CreateTableAsStmt:
+		rv = e.CreateTableAsStmt.Into.Rel
+	case *pg.Node_SelectStmt:
+		rv = e.SelectStmt.GetIntoClause().GetRel()
+	case *pg.Node_ViewStmt:
+		rv = e.ViewStmt.View
+	case *pg.Node_CreateSeqStmt:
+		rv = e.CreateSeqStmt.Sequence
+	}
+	if rv == nil || rv.Relpersistence != "t" && !strings.HasPrefix(rv.Schemaname, "pg_temp") {
+		return nil
+	}
+	return []string{rv.Relname}
+}
+

@@ -1,0 +1,113 @@
+package router
+
+import (
+	"context"
+
+	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// everyWithParams runs a statement with parameters on all nodes: a write to a reference table.
+func (s *session) everyWithParams(ctx context.Context, st *plannedStatement, po *portal) error {
+	if st.plan.Kind != plan.Every {
+		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "parameters are not supported for this statement")
+	}
+	if s.txn.failed {
+		return errAborted()
+	}
+	alone := s.txn.mode == modeIdle
+	if alone {
+		s.open(modeBlock, "BEGIN")
+	}
+	answer, err := s.everyNodeParams(ctx, st, po)
+	if err == nil && alone {
+		err = s.commit(ctx)
+	}
+	if err != nil {
+		if alone && s.txn.mode == modeBlock {
+			_ = s.rollback(ctx)
+		}
+		return err
+	}
+	mark := len(*s.client.Out())
+	s.client.Append(answer)
+	s.stripDescription(mark)
+	return nil
+}
+
+func (s *session) everyNodeParams(ctx context.Context, st *plannedStatement, po *portal) ([]byte, error) {
+	m, err := s.enterAny(ctx, st.plan.Tables)
+	if err != nil {
+		return nil, err
+	}
+	text, values, types := po.stmt.text, po.values, po.stmt.entry.params
+	if rw := st.plan.Rewrite; rw != nil {
+		computed, computedTypes, err := s.evaluate(ctx, rw.Eval)
+		if err != nil {
+			return nil, err
+		}
+		text = rw.Text
+		values = append(append([][]byte{}, values...), computed...)
+		types = append(append([]uint32{}, types...), computedTypes...)
+	}
+	answer, err := s.onHome(ctx, m, text, types, values)
+	if err != nil {
+		return nil, err
+	}
+	return answer, s.onOthers(ctx, m, st, text, types, values)
+}
+
+// bindRewritten binds a statement whose key is computed first: the rewritten text with one more
+// parameter for each computed value.
+func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) error {
+	e := &s.extended
+	pl := st.entry.statements[0].plan
+	if err := s.finishSegment(ctx); err != nil {
+		return err
+	}
+	values, types, err := s.evaluate(ctx, pl.Rewrite.Eval)
+	if err != nil {
+		return err
+	}
+	node, fresh, err := s.route(ctx, pl, &computed{exec.Values(bound{&e.bind}), values})
+	if err != nil {
+		return err
+	}
+	if fresh {
+		return errStale()
+	}
+	p, err := s.segmentOn(ctx, node)
+	if err != nil {
+		return err
+	}
+	p.wrote = p.wrote || pl.Writes
+	var formats, results []int16
+	var params [][]byte
+	for i := range e.bind.NumParams() {
+		formats = append(formats, e.bind.ParamFormat(i))
+		v, null := e.bind.Param(i)
+		if null {
+			v = nil
+		} else if v == nil {
+			v = []byte{}
+		}
+		params = append(params, v)
+	}
+	for _, v := range values {
+		formats = append(formats, 0)
+		params = append(params, v)
+	}
+	for i := range e.bind.NumResultFormats() {
+		results = append(results, e.bind.ResultFormat(i))
+	}
+	out := p.conn.Stream.Out()
+	buf := pgwire.AppendParse(*out, "", pl.Rewrite.Text, append(append([]uint32{}, st.entry.params...), types...))
+	*out = pgwire.AppendBind(buf, name, "", formats, params, results)
+	s.relay.swallow = append(s.relay.swallow, e.owed != st)
+	s.relay.Watch['1'] = true
+	e.owed = nil
+	e.awaited++
+	e.portals[name] = &portal{stmt: st, part: p}
+	return nil
+}

@@ -1,0 +1,232 @@
+package router
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/sqltext"
+)
+
+// planned is a text that was parsed and planned once. It is immutable.
+type planned struct {
+	epoch      uint64
+	statements []plannedStatement
+	params     []uint32 // parameter types, for the extended protocol
+	// described are the ParameterDescription and the RowDescription or NoData that the home node
+	// answered, for the extended protocol.
+	described []byte
+	id        uint64 // names the text among the prepared statements of server connections
+}
+
+// plannedStatement is one statement of a text.
+type plannedStatement struct {
+	class analyze.Class
+	text  string
+	tree  *analyze.Statement // for classes that the router executes itself
+	plan  *plan.Plan         // nil when err is set or the router executes the class itself
+	err   error              // a refusal
+}
+
+// planSpace holds the plans of sessions that resolve names alike.
+type planSpace struct {
+	mu         sync.RWMutex
+	normalised map[string]*planned
+	exact      map[string]*planned
+}
+
+type spaceKey struct{ database, user, path string }
+
+// planSpaces holds all plan spaces of a router.
+type planSpaces struct {
+	mu           sync.Mutex
+	spaces       map[spaceKey]*planSpace
+	lastID       atomic.Uint64
+	hits, misses atomic.Uint64
+}
+
+const (
+	maxNormalised = 5000 // plans of one space, by normalised text
+	maxExact      = 500  // plans that are good for one text only
+	maxPlanText   = 64 << 10
+)
+
+func (p *planSpaces) init() { p.spaces = map[spaceKey]*planSpace{} }
+
+func (p *planSpaces) get(k spaceKey) *planSpace {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.spaces[k]
+	if s == nil {
+		if len(p.spaces) > 1000 {
+			clear(p.spaces)
+		}
+		s = &planSpace{normalised: map[string]*planned{}, exact: map[string]*planned{}}
+		p.spaces[k] = s
+	}
+	return s
+}
+
+// find looks a text up: by its normalised form first, which serves any literals.
+func (p *planSpace) find(norm, text []byte, epoch uint64) *planned {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if norm != nil {
+		if hit := p.normalised[string(norm)]; hit != nil && hit.epoch == epoch {
+			return hit
+		}
+	}
+	if hit := p.exact[string(text)]; hit != nil && hit.epoch == epoch {
+		return hit
+	}
+	return nil
+}
+
+func (p *planSpace) store(norm, text []byte, entry *planned, fixed bool) {
+	if len(text) > maxPlanText {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if fixed || norm == nil {
+		if len(p.exact) >= maxExact {
+			clear(p.exact)
+		}
+		p.exact[string(text)] = entry
+		return
+	}
+	if len(p.normalised) >= maxNormalised {
+		clear(p.normalised)
+	}
+	p.normalised[string(norm)] = entry
+}
+
+// planText returns the plans of a text, made now if it was not seen before. After it,
+// s.norm.Literals are the literals of text.
+func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
+	if err := s.knowSearchPath(ctx); err != nil {
+		return nil, err
+	}
+	v := s.router.view.Load()
+	var norm []byte
+	if sqltext.Normalize(&s.norm, text, s.standardStrings()) {
+		norm = s.norm.Text
+	}
+	if !s.schemaChanged {
+		if hit := s.space.find(norm, text, v.m.Epoch); hit != nil {
+			s.router.plans.hits.Add(1)
+			return hit, nil
+		}
+	}
+	s.router.plans.misses.Add(1)
+	stmts, err := analyze.Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	entry, fixed, err := s.planStatements(ctx, v, stmts, nil, norm != nil)
+	if err != nil {
+		return nil, err
+	}
+	if !s.schemaChanged && !s.hasTemporary() {
+		s.space.store(norm, text, entry, fixed)
+	}
+	return entry, nil
+}
+
+// knowSearchPath asks for the search path after it went back to a default.
+func (s *session) knowSearchPath(ctx context.Context) error {
+	if !s.searchPathUnknown || s.txn.failed {
+		return nil
+	}
+	conn, done, err := s.homeConnection(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	rows, err := conn.Query(ctx, "SELECT pg_catalog.current_setting('search_path')")
+	if err != nil {
+		return err
+	}
+	s.searchPathUnknown = false
+	s.setSearchPath(string(rows[0][0]))
+	return nil
+}
+
+// planStatements plans all statements of a text.
+func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.Statement, params []uint32, literals bool) (_ *planned, fixed bool, err error) {
+	entry := &planned{epoch: v.m.Epoch, params: params, id: s.router.plans.lastID.Add(1)}
+	cat, err := s.catalog(ctx, v)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, st := range stmts {
+		ps := plannedStatement{class: st.Class, text: st.Text}
+		if ownClass(st.Class) {
+			ps.tree = st
+			fixed = true
+		} else {
+			ps.plan, ps.err, fixed = s.planOne(cat, v, st, params, literals, fixed)
+		}
+		entry.statements = append(entry.statements, ps)
+	}
+	return entry, fixed, nil
+}
+
+func (s *session) planOne(cat *catalog.Catalog, v *view, st *analyze.Statement, params []uint32, literals, fixed bool) (*plan.Plan, error, bool) {
+	in := plan.Input{
+		Statement: st, Catalog: cat, Map: v.m, Params: params,
+		Path:      catalog.ParseSearchPath(s.searchPath, s.user),
+		Temporary: s.isTemporary,
+	}
+	if literals {
+		in.Literal = s.literalAt
+	}
+	res, err := plan.Make(in)
+	if err != nil {
+		return nil, err, true
+	}
+	return res.Plan, nil, fixed || res.Fixed
+}
+
+// literalAt finds the literal that begins at a byte of the current text, or follows a minus there.
+func (s *session) literalAt(location int) (index int, negate, ok bool) {
+	lits := s.norm.Literals
+	lo, hi := 0, len(lits)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if lits[mid].Start < location {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(lits) {
+		return 0, false, false
+	}
+	if lits[lo].Start == location {
+		return lo, false, true
+	}
+	if s.text[location] != '-' {
+		return 0, false, false
+	}
+	for i := location + 1; i < lits[lo].Start; i++ {
+		if c := s.text[i]; c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return 0, false, false
+		}
+	}
+	return lo, true, true
+}
+
+// ownClass reports statements that the router executes itself instead of planning them.
+func ownClass(c analyze.Class) bool {
+	switch c {
+	case analyze.Begin, analyze.Commit, analyze.Rollback, analyze.Savepoint, analyze.Release, analyze.RollbackTo,
+		analyze.PrepareTransaction, analyze.FinishPrepared, analyze.Set, analyze.Show, analyze.Discard,
+		analyze.Prepare, analyze.Execute, analyze.Deallocate, analyze.Fetch, analyze.CloseCursor, analyze.SetConstraints:
+		return true
+	}
+	return false
+}

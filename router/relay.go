@@ -1,0 +1,197 @@
+package router
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pgshoal/pgshoal/pgwire"
+)
+
+// relayState passes a node's answer to the client. It lives as long as the session, so that a
+// statement allocates nothing for it.
+type relayState struct {
+	pgwire.Relay
+	s    *session
+	on   func(byte, []byte) (pgwire.Action, error)
+	part *participant
+
+	keepReady bool // ReadyForQuery is for the router, not for the client
+	extended  bool // the client spoke the simple protocol, the router extended to the node
+	untilDone int  // stop after so many complete answers instead of at ReadyForQuery
+	swallow   []bool // for each ParseComplete that comes: is it the router's own?
+	ownCloses int    // so many CloseComplete are the router's own
+	copyIn    bool
+	failed    bool
+	fatal     bool
+}
+
+func (r *relayState) init(s *session) {
+	r.s = s
+	r.on = r.message
+	for _, t := range []byte("ZEGSWA") {
+		r.Watch[t] = true
+	}
+}
+
+// message looks at the messages that matter to the session.
+func (r *relayState) message(typ byte, msg []byte) (pgwire.Action, error) {
+	switch typ {
+	case 'Z':
+		r.part.conn.TxStatus = pgwire.ReadyStatus(msg)
+		if r.keepReady {
+			return pgwire.StopDrop, nil
+		}
+		return pgwire.Stop, nil
+	case 'E':
+		return r.failure(msg)
+	case 'S':
+		r.part.conn.ParameterStatus(msg)
+		return r.s.parameter(msg), nil
+	case 'G':
+		r.copyIn = true
+		return pgwire.Stop, nil
+	case 'W':
+		return pgwire.StopDrop, errors.New("a node began a copy in both directions")
+	case '1':
+		if len(r.swallow) > 0 {
+			drop := r.swallow[0]
+			r.swallow = r.swallow[1:]
+			if drop {
+				return pgwire.Drop, nil
+			}
+		}
+		if r.extended {
+			return pgwire.Drop, nil
+		}
+	case '2', 'n':
+		if r.extended {
+			return pgwire.Drop, nil
+		}
+	case '3':
+		if r.ownCloses > 0 {
+			r.ownCloses--
+			return pgwire.Drop, nil
+		}
+	}
+	return r.counted(typ)
+}
+
+// counted stops when the last awaited answer has passed.
+func (r *relayState) counted(typ byte) (pgwire.Action, error) {
+	if r.untilDone == 0 {
+		return pgwire.Forward, nil
+	}
+	switch typ {
+	case 'C', 's', 'I', '2', 'T', 'n', '3':
+		r.untilDone--
+		if r.untilDone == 0 {
+			return pgwire.Stop, nil
+		}
+	}
+	return pgwire.Forward, nil
+}
+
+func (r *relayState) failure(msg []byte) (pgwire.Action, error) {
+	r.failed = true
+	r.s.router.counters.errors.Add(1)
+	if e := pgwire.ParseError(msg); e.IsFatal() {
+		r.fatal = true
+		r.part.conn.Broken = true
+		return pgwire.Stop, nil
+	}
+	if r.untilDone > 0 {
+		r.untilDone = 0
+		return pgwire.Stop, nil
+	}
+	return pgwire.Forward, nil
+}
+
+// parameter passes a changed parameter on, once.
+func (s *session) parameter(msg []byte) pgwire.Action {
+	name, value, err := pgwire.ParameterStatus(msg)
+	if err != nil {
+		return pgwire.Forward
+	}
+	if s.reported[string(name)] == string(value) {
+		return pgwire.Drop
+	}
+	s.reported[string(name)] = string(value)
+	return pgwire.Forward
+}
+
+// answer relays what the participant says up to ReadyForQuery, COPY FROM STDIN included. Failed
+// reports an error that the client has seen.
+func (s *session) answer(ctx context.Context, p *participant) (failed bool, err error) {
+	r := &s.relay
+	r.part, r.failed, r.fatal, r.copyIn = p, false, false, false
+	if p.preamble > 0 {
+		if err := s.readPreamble(p); err != nil {
+			return true, err
+		}
+	}
+	for {
+		err := r.Run(p.conn.Stream, s.client, r.on)
+		if err != nil {
+			return true, s.relayError(p, err)
+		}
+		if r.fatal {
+			return true, errNodeFatal
+		}
+		if !r.copyIn {
+			return r.failed, nil
+		}
+		r.copyIn = false
+		if err := s.client.Flush(); err != nil {
+			p.conn.Broken = true
+			return true, errClientGone
+		}
+		if err := s.copyData(p); err != nil {
+			return true, err
+		}
+	}
+}
+
+// errNodeFatal is a FATAL error of a node that was passed on; the client's connection ends too,
+// as it would with PostgreSQL.
+var errNodeFatal = errors.New("a node ended the session")
+
+func (s *session) relayError(p *participant, err error) error {
+	p.conn.Broken = true
+	var w *pgwire.WriteError
+	if errors.As(err, &w) {
+		return errClientGone
+	}
+	return lostNode(p.node)
+}
+
+// copyData passes the client's COPY data to the node until it ends. The node may fail early; it
+// then reads on until the end of the data, so nothing can get stuck.
+func (s *session) copyData(p *participant) error {
+	for {
+		typ, msg, err := s.client.Next()
+		if err != nil {
+			p.conn.Broken = true
+			return errClientGone
+		}
+		switch typ {
+		case 'd', 'c', 'f':
+			p.conn.Stream.Append(msg)
+		case 'H', 'S':
+			continue // flushing and syncing do not matter during COPY
+		default:
+			p.conn.Stream.Append(pgwire.AppendCopyFail(nil, "unexpected message during COPY from stdin"))
+			typ = 'f'
+		}
+		if typ != 'd' || p.conn.Stream.Pending() >= copyChunk || s.client.Buffered() == 0 {
+			if err := p.conn.Stream.Flush(); err != nil {
+				p.conn.Broken = true
+				return lostNode(p.node)
+			}
+		}
+		if typ != 'd' {
+			return nil
+		}
+	}
+}
+
+const copyChunk = 32 << 10

@@ -1,0 +1,166 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/topo"
+)
+
+// schemaTimeout bounds the waits for other routers in a change of the schema.
+const schemaTimeout = time.Minute
+
+// schemaTable stands for the schema as a whole among the tables of a fence: every statement that
+// changes the schema touches it, so that a node can join between two of them.
+const schemaTable = 0
+
+// raiseFence holds statements on these tables back in all routers until the transaction ends, and
+// waits until none is under way.
+func (s *session) raiseFence(ctx context.Context, tables []uint32) error {
+	if len(tables) == 0 || s.fenceID != "" && s.fenceCovers(tables) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, schemaTimeout,
+		pgwire.Errorf("55P03", "could not hold back the statements of all routers in time").
+			WithHint("A transaction that uses the table is still open, or a router does not answer."))
+	defer cancel()
+	id := s.fenceID
+	if id == "" {
+		var random [8]byte
+		_, _ = rand.Read(random[:])
+		id = hex.EncodeToString(random[:])
+	}
+	s.fenceID = id
+	s.fence.Store(id)
+	m, err := topo.UpdateMap(ctx, s.router.store, func(m *keyspace.Map) (*keyspace.Map, error) {
+		all := slices.Clone(tables)
+		i := slices.IndexFunc(m.Fences, func(f keyspace.Fence) bool { return f.ID == id })
+		if i >= 0 {
+			all = append(all, m.Fences[i].Tables...)
+			next, err := m.RemoveFence(id)
+			if err != nil {
+				return nil, err
+			}
+			m = next
+		}
+		for _, f := range m.Fences {
+			if f.Database == s.database && slices.ContainsFunc(f.Tables, func(t uint32) bool { return slices.Contains(all, t) }) {
+				return nil, pgwire.Errorf("55P03", "another change of the table is under way")
+			}
+		}
+		slices.Sort(all)
+		return m.AddFence(keyspace.Fence{ID: id, Database: s.database, Tables: slices.Compact(all), Router: s.router.cfg.Name})
+	})
+	if err != nil {
+		return schemaError(ctx, "fencing the table", err)
+	}
+	if err := s.awaitAcks(ctx, m.Epoch); err != nil {
+		return schemaError(ctx, "waiting for the routers", err)
+	}
+	return nil
+}
+
+func schemaError(ctx context.Context, doing string, err error) error {
+	var e *pgwire.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.As(cause, &e) {
+		return e
+	}
+	if errors.Is(err, topo.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return pgwire.Errorf("55000", "%s: the topology store is not reachable", doing).
+			WithHint("Changes of the schema need it; other statements go on.")
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func (s *session) fenceCovers(tables []uint32) bool {
+	for _, f := range s.router.view.Load().m.Fences {
+		if f.ID == s.fenceID {
+			return !slices.ContainsFunc(tables, func(t uint32) bool { return !slices.Contains(f.Tables, t) })
+		}
+	}
+	return false
+}
+
+// dropFence lets the other routers go on.
+func (s *session) dropFence(ctx context.Context) {
+	if s.fenceID == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), schemaTimeout)
+	defer cancel()
+	id := s.fenceID
+	_, err := topo.UpdateMap(ctx, s.router.store, func(m *keyspace.Map) (*keyspace.Map, error) {
+		if !slices.ContainsFunc(m.Fences, func(f keyspace.Fence) bool { return f.ID == id }) {
+			return m, nil
+		}
+		return m.RemoveFence(id)
+	})
+	if err != nil {
+		s.log.Error("a fence stays up until the controller removes it", "fence", id, "error", err)
+	}
+	s.fenceID = ""
+	s.fence.Store("")
+}
+
+// commitSchema commits a transaction that changed the schema: what the nodes cannot check for
+// themselves is checked first, and when it is durable all routers read the schema again before
+// the client hears of it.
+func (s *session) commitSchema(ctx context.Context) error {
+	v := s.router.view.Load()
+	home, err := s.participant(ctx, v.m.Home)
+	if err == nil {
+		err = s.flushPreamble(home)
+	}
+	if err == nil {
+		err = home.conn.Exec(ctx, "SELECT pg_shoal.check_tables()")
+	}
+	if err != nil {
+		return s.abort(ctx, err)
+	}
+	if err := s.commitParts(ctx); err != nil {
+		return err
+	}
+	return s.publishSchema(ctx)
+}
+
+// publishSchema makes all routers read the schema again.
+func (s *session) publishSchema(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), schemaTimeout)
+	defer cancel()
+	id := s.fenceID
+	m, err := topo.UpdateMap(ctx, s.router.store, func(m *keyspace.Map) (*keyspace.Map, error) {
+		if id != "" && slices.ContainsFunc(m.Fences, func(f keyspace.Fence) bool { return f.ID == id }) {
+			next, err := m.RemoveFence(id)
+			if err != nil {
+				return nil, err
+			}
+			m = next
+		}
+		return m.BumpSchema(s.database)
+	})
+	if err == nil {
+		s.fenceID = ""
+		s.fence.Store("")
+		_, err = s.router.follower.Wait(ctx, m.Epoch)
+	}
+	if err == nil {
+		err = s.awaitAcks(ctx, m.Epoch)
+	}
+	if err != nil {
+		// The change is durable; the fence, if any, keeps others from acting on an old schema.
+		s.log.Error("the schema has changed, but not all routers know it yet", "database", s.database, "error", err)
+		return pgwire.Errorf("01000", "the change is committed, but not all routers know it yet: %v", err).
+			WithHint("Run another change of the schema once the topology store is reachable.")
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/pool"
+	"github.com/pgshoal/pgshoal/sqltext"
+)
+
+// session is one client from its startup to its end. Its goroutine serves both directions; other
+// goroutines only cancel it or ask what it is doing.
+type session struct {
+	router *Router
+	log    *slog.Logger
+	client *pgwire.Stream
+
+	user, database string
+	creds          pool.Credentials
+	pid, secret    uint32
+
+	// startup are the settings the client asked for; what RESET returns to.
+	startup    *settingSet
+	settings   *settingSet
+	reported   map[string]string // ParameterStatus as the client knows it
+	searchPath string
+	space      *planSpace
+
+	// text and norm are the statement being worked on.
+	text []byte
+	norm sqltext.Normalized
+
+	txn      transaction
+	extended extended
+	relay    relayState
+
+	temporary     map[string]bool // names of temporary tables
+	schemaChanged bool            // the transaction has changed the schema
+	ownCatalog    *catalog.Catalog
+	listening     bool
+	stopped       bool              // the last statement failed: the rest of its text is not run
+	cursors       map[string]string // node of each cursor that is not on the home node
+	// searchPathUnknown is set when search_path went back to a default that the node must tell.
+	searchPathUnknown bool
+
+	hold          string // why server connections are kept between transactions
+	pinned        atomic.Bool
+
+	mu      sync.Mutex
+	touched []uint32 // tables the transaction works on
+	running []*pool.Conn
+	idle    bool // waiting for the client, outside a transaction
+
+	fenceID string
+	fence   atomicString
+}
+
+type atomicString struct{ p atomic.Pointer[string] }
+
+func (a *atomicString) Store(s string) { a.p.Store(&s) }
+
+func (a *atomicString) Load() string {
+	if p := a.p.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// errClientGone ends a session without a word.
+var errClientGone = errors.New("the client is gone")
+
+// serveClient is the life of one client connection.
+func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	lv := r.live.Load()
+	c, err := pgwire.Accept(ctx, conn, lv.accept)
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			r.log.Debug("client refused", "client", conn.RemoteAddr(), "error", err)
+		}
+		return
+	}
+	if c.Cancel != nil {
+		r.cancel(ctx, *c.Cancel)
+		return
+	}
+	s := &session{router: r, client: c.Stream, user: c.User, database: c.Database, log: r.log}
+	if err := s.start(ctx, c, lv); err != nil {
+		c.Fail(err)
+		r.log.Debug("client refused", "client", conn.RemoteAddr(), "user", c.User, "database", c.Database, "error", err)
+		return
+	}
+	defer r.clients.remove(s)
+	defer s.end(ctx)
+	err = s.serve(ctx)
+	if err != nil && !errors.Is(err, errClientGone) && !isClosed(err) {
+		r.log.Debug("session ended", "client", conn.RemoteAddr(), "user", s.user, "error", err)
+	}
+}
+
+func isClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(err.Error(), "connection reset")
+}
+
+// start authenticates the client and greets it with what the home node says.
+func (s *session) start(ctx context.Context, c *pgwire.Client, lv *live) error {
+	if s.router.draining.Load() {
+		return pgwire.Fatalf("57P03", "the database system is shutting down")
+	}
+	if err := s.authenticate(ctx, c, lv); err != nil {
+		return err
+	}
+	number := uint32(s.router.member.Load().Member().Number)
+	if !s.router.clients.add(s, number, lv.maxClients) {
+		return pgwire.Fatalf("53300", "sorry, too many clients already")
+	}
+	if err := s.greet(ctx, c); err != nil {
+		s.router.clients.remove(s)
+		return err
+	}
+	return nil
+}
+
+// greet logs in to the home node as the client's role, which checks the role and the database,
+// applies the client's settings and passes the node's parameters on.
+func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
+	values := map[string]string{}
+	for _, set := range c.Settings {
+		values[strings.ToLower(set.Name)] = set.Value
+	}
+	s.startup = s.router.settings.intern(values)
+	s.settings = s.startup
+	s.reported = map[string]string{}
+	s.relay.init(s)
+	v := s.router.view.Load()
+	conn, err := s.router.pool.Acquire(ctx, s.poolKey(v.m.Home), s.creds)
+	if err != nil {
+		return err
+	}
+	defer s.router.pool.Release(conn)
+	if err := s.sync(ctx, conn); err != nil {
+		return err
+	}
+	rows, err := conn.Query(ctx, "SELECT pg_catalog.current_setting('search_path')")
+	if err != nil {
+		return err
+	}
+	s.setSearchPath(string(rows[0][0]))
+	out := s.client.Out()
+	*out = pgwire.AppendAuthOK(*out)
+	for name, value := range conn.Params {
+		s.reported[name] = value
+		*out = pgwire.AppendParameterStatus(*out, name, value)
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:])
+	s.secret = binary.BigEndian.Uint32(random[:])
+	*out = pgwire.AppendBackendKeyData(*out, s.pid, s.secret)
+	*out = pgwire.AppendReadyForQuery(*out, pgwire.TxIdle)
+	return s.client.Flush()
+}
+
+func (s *session) poolKey(node string) pool.Key {
+	return pool.Key{Node: node, Role: s.user, Database: s.database}
+}
+
+func (s *session) setSearchPath(path string) {
+	if s.space != nil && path == s.searchPath {
+		return
+	}
+	s.searchPath = path
+	s.space = s.router.plans.get(spaceKey{s.database, s.user, path})
+}
+
+func (s *session) standardStrings() bool { return s.reported["standard_conforming_strings"] != "off" }
+
+// serve reads and answers messages until the client leaves.
+func (s *session) serve(ctx context.Context) error {
+	for {
+		if s.client.Buffered() == 0 {
+			if err := s.awaitClient(); err != nil {
+				return err
+			}
+		}
+		typ, msg, err := s.client.Next()
+		if err != nil {
+			return err
+		}
+		if s.router.draining.Load() && s.txn.mode == modeIdle && !s.extended.busy() {
+			s.send(pgwire.Fatalf("57P01", "terminating connection due to administrator command"))
+			return s.client.Flush()
+		}
+		switch typ {
+		case 'Q':
+			err = s.simple(ctx, msg)
+		case 'P', 'B', 'D', 'E', 'C', 'S', 'H':
+			err = s.extendedMessage(ctx, typ, msg)
+		case 'X':
+			return errClientGone
+		case 'd', 'c', 'f': // the rest of a COPY that has failed already
+		case 'F':
+			s.send(pgwire.Errorf(pgwire.CodeFeatureNotSupported, "the function call protocol is not supported").
+				WithHint("Call the function with SELECT."))
+			err = s.ready()
+		default:
+			s.send(pgwire.Fatalf(pgwire.CodeProtocolViolation, "invalid frontend message type %d", typ))
+			_ = s.client.Flush()
+			return errClientGone
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// awaitClient waits for the client's next message. Between transactions the buffer goes back, so
+// that an idle client costs little; a session that listens passes notifications on meanwhile.
+func (s *session) awaitClient() error {
+	if s.txn.mode == modeIdle && !s.extended.busy() {
+		s.setIdle(true)
+		defer s.setIdle(false)
+		if s.router.draining.Load() {
+			s.send(pgwire.Fatalf("57P01", "terminating connection due to administrator command"))
+			_ = s.client.Flush()
+			return errClientGone
+		}
+	}
+	if s.listening {
+		stop := s.passNotifications()
+		defer stop()
+	}
+	if s.client.Buffered() == 0 {
+		s.client.Idle()
+	}
+	_, err := s.client.Peek(1)
+	if err != nil && s.router.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = s.client.Conn.SetDeadline(time.Time{})
+		s.send(pgwire.Fatalf("57P01", "terminating connection due to administrator command"))
+		_ = s.client.Flush()
+		return errClientGone
+	}
+	return err
+}
+
+func (s *session) setIdle(idle bool) {
+	s.mu.Lock()
+	s.idle = idle
+	s.mu.Unlock()
+}
+
+// interrupt wakes a session that waits for its client outside a transaction, to end it.
+func (s *session) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle {
+		_ = s.client.Conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// end gives everything back; an open transaction is rolled back by closing its connections.
+func (s *session) end(ctx context.Context) {
+	s.dropFence(context.WithoutCancel(ctx))
+	s.txn.abandon(s)
+	s.leave()
+}
+
+// send appends an error or a notice for the client.
+func (s *session) send(e *pgwire.Error) {
+	if e.Severity == pgwire.SeverityError || e.Severity == pgwire.SeverityFatal {
+		s.router.counters.errors.Add(1)
+	}
+	out := s.client.Out()
+	*out = e.AppendTo(*out)
+}
+
+// ready ends the answer to a simple query.
+func (s *session) ready() error {
+	out := s.client.Out()
+	*out = pgwire.AppendReadyForQuery(*out, s.txn.status())
+	return s.client.Flush()
+}
+
+func (s *session) complete(tag string) {
+	out := s.client.Out()
+	*out = pgwire.AppendCommandComplete(*out, tag)
+}
+
+// catalog is the schema as the session's transaction sees it.
+func (s *session) catalog(ctx context.Context, v *view) (*catalog.Catalog, error) {
+	if !s.schemaChanged {
+		return s.router.catalogs.get(ctx, v, s.database)
+	}
+	if s.ownCatalog == nil {
+		p, err := s.participant(ctx, v.m.Home)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.flushPreamble(p); err != nil {
+			return nil, err
+		}
+		if s.ownCatalog, err = s.router.catalogs.private(ctx, p.conn, s.database, v.m.Schemas[s.database]); err != nil {
+			return nil, err
+		}
+	}
+	return s.ownCatalog, nil
+}
+
+func (s *session) isTemporary(name string) bool { return s.temporary[name] }
+
+func (s *session) hasTemporary() bool { return len(s.temporary) > 0 }

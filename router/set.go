@@ -1,0 +1,194 @@
+package router
+
+import (
+	"context"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// set executes SET and RESET. The home node checks them and knows the resulting value; the session
+// keeps it and brings every server connection to it.
+func (s *session) set(ctx context.Context, st *plannedStatement) error {
+	v := st.tree.Tree.GetVariableSetStmt()
+	if s.txn.failed {
+		return errAborted()
+	}
+	if strings.HasPrefix(strings.ToLower(v.Name), "shoal.") {
+		return s.setShoal(v)
+	}
+	switch {
+	case v.Kind == pg.VariableSetKind_VAR_SET_MULTI && v.Name == "TRANSACTION":
+		return s.setTransaction(ctx, st)
+	case v.Kind == pg.VariableSetKind_VAR_RESET_ALL:
+		return s.resetAll(ctx, st)
+	case v.IsLocal:
+		return s.everywhere(ctx, st)
+	}
+	names := []string{strings.ToLower(v.Name)}
+	if v.Kind == pg.VariableSetKind_VAR_SET_MULTI { // SESSION CHARACTERISTICS
+		names = []string{"default_transaction_isolation", "default_transaction_read_only", "default_transaction_deferrable"}
+	}
+	conn, done, err := s.homeInTransaction(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	conn.SendQuery(st.text)
+	answer, err := s.collect(ctx, conn)
+	if err != nil {
+		return err
+	}
+	settings := s.settings
+	for _, name := range names {
+		value, err := conn.Query(ctx, "SELECT pg_catalog.current_setting("+plan.QuoteLiteral(name)+")")
+		if err != nil {
+			return err
+		}
+		text := string(value[0][0])
+		set := &text
+		if resets(v) {
+			set = nil
+			if start, ok := s.startup.values[name]; ok {
+				set = &start
+			}
+		}
+		settings = s.router.settings.with(settings, name, set)
+		if name == "search_path" {
+			s.setSearchPath(text)
+		}
+	}
+	s.txn.setAny = true
+	s.settings = settings
+	conn.Settings = settings
+	if resets(v) {
+		conn.Settings = unknownSettings // a RESET went to the server's own default
+	}
+	if err := s.syncParts(ctx); err != nil {
+		return err
+	}
+	s.client.Append(answer)
+	s.reportParameters(conn.Params)
+	return nil
+}
+
+func resets(v *pg.VariableSetStmt) bool {
+	return v.Kind == pg.VariableSetKind_VAR_RESET || v.Kind == pg.VariableSetKind_VAR_SET_DEFAULT
+}
+
+// syncParts brings all connections of the transaction to the session's settings.
+func (s *session) syncParts(ctx context.Context) error {
+	for _, p := range s.txn.parts {
+		if err := s.flushPreamble(p); err != nil {
+			return err
+		}
+		if err := s.sync(ctx, p.conn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportParameters tells the client which reported parameters have changed.
+func (s *session) reportParameters(params map[string]string) {
+	out := s.client.Out()
+	for name, value := range params {
+		if known, ok := s.reported[name]; ok && known != value {
+			s.reported[name] = value
+			*out = pgwire.AppendParameterStatus(*out, name, value)
+		}
+	}
+}
+
+// changeSettings makes a set the session's; connections follow when they are next used.
+func (s *session) changeSettings(set *settingSet) {
+	if s.settings.values["search_path"] != set.values["search_path"] {
+		if path, ok := set.values["search_path"]; ok {
+			s.setSearchPath(path)
+		} else {
+			s.searchPathUnknown = true
+		}
+	}
+	s.settings = set
+}
+
+// setTransaction keeps SET TRANSACTION for nodes that join later.
+func (s *session) setTransaction(ctx context.Context, st *plannedStatement) error {
+	if s.txn.mode != modeExplicit {
+		notice := pgwire.Noticef("25P01", "SET TRANSACTION can only be used in transaction blocks")
+		notice.Severity, notice.SeverityRaw = "WARNING", "WARNING"
+		out := s.client.Out()
+		*out = notice.AppendNoticeTo(*out)
+		s.complete("SET")
+		return nil
+	}
+	if err := s.onBegun(ctx, st.text); err != nil {
+		return err
+	}
+	s.txn.replay = append(s.txn.replay, st.text)
+	s.complete("SET")
+	return nil
+}
+
+func (s *session) resetAll(ctx context.Context, st *plannedStatement) error {
+	conn, done, err := s.homeInTransaction(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := conn.Exec(ctx, st.text); err != nil {
+		return err
+	}
+	conn.Settings = unknownSettings
+	keep := map[string]string{}
+	for n, v := range s.startup.values {
+		keep[n] = v
+	}
+	for _, n := range []string{"role", "session_authorization"} { // RESET ALL leaves these
+		if v, ok := s.settings.values[n]; ok {
+			keep[n] = v
+		}
+	}
+	s.txn.setAny = true
+	s.changeSettings(s.router.settings.intern(keep))
+	if err := s.syncParts(ctx); err != nil {
+		return err
+	}
+	s.complete("RESET")
+	s.reportParameters(conn.Params)
+	return nil
+}
+
+// settingChanged notes a change that a statement made through set_config().
+func (s *session) settingChanged(ctx context.Context, p *participant, name string, local bool) {
+	rows, err := p.conn.Query(ctx, "SELECT pg_catalog.current_setting("+plan.QuoteLiteral(name)+", true)")
+	if err != nil || rows[0][0] == nil {
+		s.keep("set_config")
+		return
+	}
+	value := string(rows[0][0])
+	if local {
+		if s.txn.mode == modeExplicit {
+			s.txn.replay = append(s.txn.replay, "SELECT pg_catalog.set_config("+plan.QuoteLiteral(name)+", "+plan.QuoteLiteral(value)+", true)")
+			if name == "search_path" {
+				s.setSearchPath(value)
+				s.txn.setAny = true
+			}
+		}
+		return
+	}
+	s.txn.setAny = true
+	s.settings = s.router.settings.with(s.settings, name, &value)
+	p.conn.Settings = s.settings
+	if name == "search_path" {
+		s.setSearchPath(value)
+	}
+}
+
+// setShoal handles pgshoal's own settings. There are none that can be set yet.
+func (s *session) setShoal(v *pg.VariableSetStmt) error {
+	return pgwire.Errorf("42704", "unrecognized configuration parameter %q", v.Name)
+}

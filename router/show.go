@@ -1,0 +1,131 @@
+package router
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// show answers SHOW: pgshoal's own views here, everything else on the home node.
+func (s *session) show(ctx context.Context, st *plannedStatement) error {
+	name := strings.ToLower(st.tree.Tree.GetVariableShowStmt().GetName())
+	if !strings.HasPrefix(name, "shoal.") {
+		p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch}
+		return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
+	}
+	if s.txn.failed {
+		return errAborted()
+	}
+	columns, rows, err := s.shoalView(ctx, name)
+	if err != nil {
+		return err
+	}
+	out := s.client.Out()
+	*out = pgwire.AppendRowDescription(*out, textColumns(columns))
+	for _, r := range rows {
+		*out = pgwire.AppendDataRow(*out, r)
+	}
+	s.complete("SHOW")
+	return nil
+}
+
+func textColumns(names []string) []pgwire.Column {
+	out := make([]pgwire.Column, len(names))
+	for i, n := range names {
+		out[i] = pgwire.TextColumn(n)
+	}
+	return out
+}
+
+// shoalColumns are the columns of each view, which Describe needs before the rows.
+var shoalColumns = map[string][]string{
+	"shoal.epoch":  {"epoch"},
+	"shoal.nodes":  {"name", "id", "state", "home", "region", "weight", "addresses", "shards"},
+	"shoal.shards": {"id", "distribution", "low", "high", "node"},
+	"shoal.tables": {"schema", "name", "kind", "distribution", "key", "shards"},
+}
+
+func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]byte, error) {
+	columns, ok := shoalColumns[name]
+	if !ok {
+		return nil, nil, pgwire.Errorf("42704", "unrecognized configuration parameter %q", name).
+			WithHint("There are shoal.nodes, shoal.shards, shoal.tables and shoal.epoch.")
+	}
+	v := s.router.view.Load()
+	var rows [][][]byte
+	switch name {
+	case "shoal.epoch":
+		rows = [][][]byte{row(strconv.FormatUint(v.m.Epoch, 10))}
+	case "shoal.nodes":
+		for _, n := range v.m.Nodes {
+			rows = append(rows, row(n.Name, itoa(n.ID), string(n.State), strconv.FormatBool(n.Name == v.m.Home), n.Region,
+				strconv.FormatFloat(n.Weight, 'g', -1, 64), strings.Join(n.Addresses, ","), itoa(v.m.ShardsOf(n.Name))))
+		}
+	case "shoal.shards":
+		rows = shardRows(v.m, s.database)
+	case "shoal.tables":
+		cat, err := s.catalog(ctx, v)
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = tableRows(v.m, cat)
+	}
+	return columns, rows, nil
+}
+
+func row(values ...string) [][]byte {
+	out := make([][]byte, len(values))
+	for i, v := range values {
+		out[i] = []byte(v)
+	}
+	return out
+}
+
+func shardRows(m *keyspace.Map, database string) [][][]byte {
+	var rows [][][]byte
+	for _, d := range m.Distributions {
+		if d.Database != database {
+			continue
+		}
+		for i := range d.Shards {
+			low, high := d.Interval(i)
+			rows = append(rows, row(strconv.FormatUint(uint64(d.Shards[i].ID), 10), strconv.FormatUint(uint64(d.ID), 10),
+				hashBound(low), hashBound(high), d.Shards[i].Node))
+		}
+	}
+	return rows
+}
+
+// hashBound prints a bound as the signed hash that PostgreSQL's functions return.
+func hashBound(b []byte) string {
+	if b == nil {
+		return ""
+	}
+	var p [8]byte
+	copy(p[:], b)
+	var n uint64
+	for _, c := range p {
+		n = n<<8 | uint64(c)
+	}
+	return strconv.FormatInt(int64(n^1<<63), 10)
+}
+
+func tableRows(m *keyspace.Map, cat *catalog.Catalog) [][][]byte {
+	var rows [][][]byte
+	for _, t := range cat.Tables() {
+		if t.Kind != catalog.KindTable && t.Kind != catalog.KindPartitioned || t.IsPartition {
+			continue
+		}
+		distribution, shards := "", ""
+		if d := m.Distribution(t.Distribution); d != nil && t.Placement == catalog.Distributed {
+			distribution, shards = strconv.FormatUint(uint64(d.ID), 10), itoa(len(d.Shards))
+		}
+		rows = append(rows, row(t.Schema, t.Name, t.Placement.String(), distribution, strings.Join(t.KeyColumns(), ", "), shards))
+	}
+	return rows
+}

@@ -1,0 +1,328 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// simple answers a Query message.
+func (s *session) simple(ctx context.Context, msg []byte) error {
+	text, err := pgwire.QueryText(msg)
+	if err != nil {
+		return err
+	}
+	s.text = text
+	started := s.slowStart()
+	s.txn.dropPortal(s)
+	entry, err := s.planText(ctx, text)
+	if err != nil {
+		s.report(s.nodeError(ctx, text, err))
+		s.statementOver(ctx)
+		return s.ready()
+	}
+	defer s.logSlow(started, text)
+	switch len(entry.statements) {
+	case 0:
+		out := s.client.Out()
+		*out = pgwire.AppendEmptyQueryResponse(*out)
+		return s.ready()
+	case 1:
+		return s.simpleOne(ctx, entry, msg)
+	}
+	return s.simpleMany(ctx, entry, msg)
+}
+
+func (s *session) slowStart() time.Time {
+	if s.router.live.Load().slowStatement == 0 {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+func (s *session) logSlow(started time.Time, text []byte) {
+	if started.IsZero() {
+		return
+	}
+	if d := time.Since(started); d >= s.router.live.Load().slowStatement {
+		s.log.Warn("slow statement", "duration", d, "user", s.user, "database", s.database, "statement", string(text[:min(len(text), 1000)]))
+	}
+}
+
+// simpleOne is the hot path: one statement, most often for one node, its bytes passed on as they
+// came and the answer's bytes too.
+func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) error {
+	for {
+		st := &entry.statements[0]
+		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil {
+			break
+		}
+		node, fresh, err := s.route(ctx, st.plan, s)
+		if err == nil && fresh {
+			if entry, err = s.planText(ctx, s.text); err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			return s.forward(ctx, st, node, msg)
+		}
+		if err = s.failed(ctx, err); err != nil {
+			return err
+		}
+		return s.ready()
+	}
+	if err := s.execute(ctx, entry, 0, msg); err != nil {
+		return err
+	}
+	return s.ready()
+}
+
+// failed reports an error of a statement; it returns only errors that end the session.
+func (s *session) failed(ctx context.Context, err error) error {
+	if errors.Is(err, errClientGone) || errors.Is(err, errNodeFatal) {
+		_ = s.client.Flush()
+		return err
+	}
+	s.report(s.nodeError(ctx, s.text, err))
+	s.statementOver(ctx)
+	return nil
+}
+
+// forward sends the client's bytes to the node and relays the answer, ReadyForQuery included.
+func (s *session) forward(ctx context.Context, st *plannedStatement, node string, msg []byte) error {
+	p, err := s.participant(ctx, node)
+	if err != nil {
+		if err = s.failed(ctx, err); err != nil {
+			return err
+		}
+		return s.ready()
+	}
+	s.router.counters.statement(plan.Route)
+	p.wrote = p.wrote || st.plan.Writes
+	p.conn.Stream.Append(msg)
+	failed, err := s.exchange(ctx, p)
+	if err != nil {
+		if err = s.failed(ctx, err); err != nil {
+			return err
+		}
+		return s.ready()
+	}
+	if !failed {
+		s.effects(ctx, st, p)
+	} else if s.txn.mode == modeExplicit {
+		s.txn.failed = true
+	}
+	s.statementOver(ctx)
+	return s.client.Flush()
+}
+
+// exchange sends what is pending to the node and relays its answer.
+func (s *session) exchange(ctx context.Context, p *participant) (failed bool, err error) {
+	if err := p.conn.Stream.Flush(); err != nil {
+		p.conn.Broken = true
+		return true, lostNode(p.node)
+	}
+	return s.answer(ctx, p)
+}
+
+// statementOver gives connections back when no transaction is open.
+func (s *session) statementOver(ctx context.Context) {
+	if s.txn.mode == modeIdle {
+		s.dropFence(ctx)
+		s.release()
+		s.leave()
+	}
+}
+
+// effects notes what a statement changed in the session.
+func (s *session) effects(ctx context.Context, st *plannedStatement, p *participant) {
+	if st.plan == nil {
+		return
+	}
+	if st.plan.Hold != "" {
+		s.keep(st.plan.Hold)
+		s.noteTemporary(st)
+	}
+	if st.class == analyze.Listen {
+		s.listening = true
+	}
+	for _, set := range st.plan.Settings {
+		s.settingChanged(ctx, p, set.Name, set.Local)
+	}
+}
+
+// keep holds the server connections from now on.
+func (s *session) keep(why string) {
+	s.hold = why
+	s.pinned.Store(true)
+}
+
+// route finds the node of a Route plan and enters its tables. Fresh reports that the plan is of
+// an older epoch and must be made again.
+func (s *session) route(ctx context.Context, p *plan.Plan, values exec.Values) (node string, fresh bool, err error) {
+	if s.txn.failed {
+		return "", false, errAborted()
+	}
+	v, err := s.enter(ctx, p.Tables, p.Epoch)
+	if err != nil {
+		return "", false, err
+	}
+	if v.m.Epoch != p.Epoch && !s.schemaChanged {
+		return "", true, nil
+	}
+	if p.AnyNode && len(s.txn.parts) > 0 {
+		return s.txn.parts[0].node, false, nil
+	}
+	node, err = exec.Target(v.m, p, values, s)
+	return node, false, err
+}
+
+func errAborted() *pgwire.Error {
+	return pgwire.Errorf("25P02", "current transaction is aborted, commands ignored until end of transaction block")
+}
+
+// Value gives an operand of a simple statement its value: a literal of the current text.
+func (s *session) Value(o *plan.Operand) (exec.Value, error) {
+	if o.Null {
+		return exec.Value{Null: true}, nil
+	}
+	if o.Literal < 0 {
+		return exec.Value{Data: []byte(o.Text)}, nil
+	}
+	lit := s.norm.Literals[o.Literal]
+	data, ok := lit.Value(s.text, s.norm.Text[len(s.norm.Text):])
+	if !ok {
+		return exec.Value{Data: []byte(o.Text)}, nil
+	}
+	if o.Negate {
+		data = append([]byte{'-'}, data...)
+	}
+	return exec.Value{Data: data}, nil
+}
+
+// simpleMany runs several statements of one Query message: one transaction, unless they begin and
+// end transactions themselves.
+func (s *session) simpleMany(ctx context.Context, entry *planned, msg []byte) error {
+	if node, ok := s.oneNode(ctx, entry); ok {
+		st := &plannedStatement{plan: &plan.Plan{Writes: true}}
+		return s.forward(ctx, st, node, msg)
+	}
+	if s.txn.mode == modeIdle {
+		s.open(modeBlock, "BEGIN")
+	}
+	for i := range entry.statements {
+		if s.txn.mode == modeIdle {
+			s.open(modeBlock, "BEGIN")
+		}
+		before := s.relay.failed
+		s.relay.failed = false
+		if err := s.execute(ctx, entry, i, nil); err != nil {
+			return err
+		}
+		stop := s.stopped
+		s.stopped = false
+		s.relay.failed = before
+		if stop {
+			break
+		}
+	}
+	if s.txn.mode == modeBlock {
+		if err := s.commit(ctx); err != nil {
+			if err = s.failed(ctx, err); err != nil {
+				return err
+			}
+		}
+	}
+	return s.ready()
+}
+
+// oneNode reports that all statements of a text go to one node and touch nothing else, so that
+// the text can be passed on as it is.
+func (s *session) oneNode(ctx context.Context, entry *planned) (string, bool) {
+	node := ""
+	for i := range entry.statements {
+		st := &entry.statements[i]
+		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || st.plan.Hold != "" ||
+			len(st.plan.Settings) > 0 || s.txn.failed {
+			return "", false
+		}
+	}
+	for i := range entry.statements {
+		n, fresh, err := s.route(ctx, entry.statements[i].plan, s)
+		if err != nil || fresh || node != "" && n != node {
+			return "", false
+		}
+		node = n
+	}
+	return node, true
+}
+
+// report tells the client of an error and fails its transaction.
+func (s *session) report(err error) {
+	s.send(clientError(err))
+	s.stopped = true
+	if s.txn.mode != modeIdle {
+		s.txn.failed = true
+	}
+}
+
+// clientError turns an error into what a client sees.
+func clientError(err error) *pgwire.Error {
+	var e *pgwire.Error
+	var refusal *plan.Refusal
+	var several *exec.SeveralNodes
+	var null *exec.NullKey
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.As(err, &refusal):
+		out := pgwire.Errorf(refusal.SQLState(), "%s", refusal.Message)
+		out.Detail, out.Hint = refusal.Detail, refusal.Hint
+		return out
+	case errors.As(err, &several):
+		return pgwire.Errorf("0A000", "%s", several.Error()).
+			WithHint("Use one statement per key, or a transaction of several statements.")
+	case errors.As(err, &null):
+		return pgwire.Errorf("23502", "null value in key column %s violates not-null constraint", null.Pin.Column)
+	}
+	return pgwire.Errorf(pgwire.CodeInternal, "%v", err)
+}
+
+// nodeError asks the home node what it thinks of a text that the router refuses: PostgreSQL's own
+// error, if it has one, is what the client should see.
+func (s *session) nodeError(ctx context.Context, text []byte, err error) error {
+	var refusal *plan.Refusal
+	if !errors.Is(err, analyze.ErrSyntax) && !errors.As(err, &refusal) || s.txn.failed {
+		return err
+	}
+	if answer := s.askHome(ctx, text); answer != nil {
+		return answer
+	}
+	if errors.Is(err, analyze.ErrSyntax) {
+		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "the statement is written in a form that pgshoal does not know: %v", err)
+	}
+	return err
+}
+
+// askHome parses a text on the home node and returns its error, if any.
+func (s *session) askHome(ctx context.Context, text []byte) error {
+	conn, done, err := s.homeConnection(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	out := conn.Stream.Out()
+	*out = pgwire.AppendParse(*out, "", text, nil)
+	*out = pgwire.AppendSync(*out)
+	_, err = s.collect(ctx, conn)
+	var e *pgwire.Error
+	if errors.As(err, &e) && e.Code != "42883" {
+		return e
+	}
+	return nil
+}
