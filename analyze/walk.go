@@ -1,6 +1,8 @@
 package analyze
 
 import (
+	"sync"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -73,3 +75,17 @@ func Name(parts []*pg.Node) (schema, name string) {
 		return parts[n-2].GetString_().GetSval(), parts[n-1].GetString_().GetSval()
 	}
 }
+
+// Deparse writes a tree as SQL again.
+func Deparse(n *pg.Node) (string, error) {
+	return pg.Deparse(&pg.ParseResult{Version: treeVersion(), Stmts: []*pg.RawStmt{{Stmt: n}}})
+}
+
+// treeVersion is the version that the grammar's library stamps on its trees.
+var treeVersion = sync.OnceValue(func() int32 {
+	tree, err := pg.Parse("")
+	if err != nil {
+		return 0
+	}
+	return tree.Version
+})

@@ -45,11 +45,10 @@ WHERE c.oid {range} AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersiste
 
 -- part default
 -- The functions an expression calls are listed only in its stored form: dependencies on what
--- comes with the server are not recorded.
+-- comes with the server are not recorded. What has variables is a generation expression, see definition.
 SELECT concat_ws(' ', 'e', d.adrelid, d.adnum, v.oid IS NOT NULL),
-    CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, 0) END, NULL, NULL, NULL, NULL
+    CASE WHEN strpos(d.adbin::text, '{VAR ') = 0 THEN pg_get_expr(d.adbin, 0) END, NULL, NULL, NULL, NULL
 FROM pg_attrdef d
-JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
 LEFT JOIN (
     SELECT DISTINCT e.oid
     FROM pg_attrdef e CROSS JOIN string_to_table(e.adbin::text, 'funcid ') WITH ORDINALITY f(rest, n)

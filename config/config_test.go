@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -133,7 +134,7 @@ func TestProblems(t *testing.T) {
 			"pgshoal.yaml:1: etcd.endpoints: at least one endpoint is needed",
 			"pgshoal.yaml:1: nodes.service_password: the routers' own role needs a password",
 		}},
-		{"missing in a section", "nodes: {service_password: x}\netcd:\n  user: u\n", []string{"pgshoal.yaml:2: etcd.endpoints: at least one"}},
+		{"missing in a section", "nodes: {service_password: x}\netcd:\n  tls: {}\n", []string{"pgshoal.yaml:2: etcd.endpoints: at least one"}},
 		{"remote plaintext is not a default", minimal + "router:\n  listen: 0.0.0.0:6432\n", []string{"pgshoal.yaml:5: router.tls.cert: router.listen 0.0.0.0:6432 can be reached from other machines, so TLS is required"}},
 		{"mode needs cert", minimal + "router:\n  tls:\n    mode: require\n", []string{"pgshoal.yaml:6: router.tls.cert: tls mode require needs cert and key"}},
 		{"mode", minimal + "router:\n  tls:\n    mode: maybe\n", []string{`pgshoal.yaml:7: router.tls.mode: "maybe" is not one of require, allow, off`}},
@@ -158,6 +159,12 @@ func TestProblems(t *testing.T) {
 		{"names", "cluster: {name: a/b}\n" + minimal, []string{`pgshoal.yaml:1: cluster.name: "a/b" is not a name`}},
 		{"etcd password alone", "etcd: {endpoints: [\"ftp://x:1\"], password: x}\nnodes: {service_password: x}\n", []string{
 			`etcd.endpoints[0]: "ftp://x:1" is not a URL of etcd`, "etcd.user: a password is given but no user",
+		}},
+		{"etcd password in clear text", "etcd: {endpoints: [\"http://etcd:1\"], user: u, password: x}\nnodes: {service_password: x}\n", []string{
+			"etcd.endpoints[0]: etcd's password would go to etcd:1 in clear text",
+		}},
+		{"etcd with and without TLS", "etcd: {endpoints: [\"https://a:1\", \"http://b:1\", \"c:1\"], user: u}\nnodes: {service_password: x}\n", []string{
+			"etcd.endpoints[1]: is without TLS, but TLS is configured", "etcd.password: a user is given but no password",
 		}},
 		{"log", minimal + "telemetry:\n  log_level: loud\n", []string{`pgshoal.yaml:6: telemetry.log_level: "loud" is not one of debug, info, warn, error`}},
 	}
@@ -271,4 +278,66 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDeployFiles keeps the files that people start from right: every key is known and every value
+// valid, except for the certificates and secrets that are theirs.
+func TestDeployFiles(t *testing.T) {
+	for _, path := range []string{"../deploy/pgshoal.yaml", "../deploy/compose/pgshoal.yaml"} {
+		_, err := Load(path)
+		var problems Problems
+		if err != nil && !errors.As(err, &problems) {
+			t.Errorf("%s: %v", path, err)
+		}
+		for _, p := range problems {
+			if !strings.HasSuffix(p.Message, "no such file or directory") {
+				t.Error(p)
+			}
+		}
+	}
+}
+
+// TestDeployDefaults uncomments the keys of the commented file whose values are said to be defaults.
+func TestDeployDefaults(t *testing.T) {
+	text, err := os.ReadFile("../deploy/pgshoal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := regexp.MustCompile(`^  # [a-z_]+: `)
+	for _, block := range []struct {
+		from string
+		get  func(*Config) any
+	}{
+		{"  # max_client_connections", func(c *Config) any { return c.Router }},
+		{"  # pool:", func(c *Config) any { return c.Router.Pool }},
+		{"  # service_user", func(c *Config) any { return c.Nodes.ServiceUser }},
+		{"  # admin_user", func(c *Config) any { return c.Nodes.AdminUser }},
+		{"  # admin_database", func(c *Config) any { return c.Nodes.AdminDatabase }},
+		{"  # listen:", func(c *Config) any { return c.Router.Listen }},
+		{"  # http: 127.0.0.1:8432", func(c *Config) any { return c.Controller.HTTP }},
+		{"  # log_level", func(c *Config) any { return c.Telemetry }},
+	} {
+		lines := strings.Split(string(text), "\n")
+		start := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, block.from) })
+		if start < 0 {
+			t.Errorf("no line begins with %q", block.from)
+			continue
+		}
+		for i := start; i < len(lines) && key.MatchString(lines[i]); i++ {
+			lines[i] = "  " + strings.TrimPrefix(lines[i], "  # ")
+		}
+		if strings.HasSuffix(block.from, "pool:") {
+			for i := start; i < len(lines) && strings.HasPrefix(lines[i], "  # "); i++ {
+				lines[i] = "  " + strings.TrimPrefix(lines[i], "  # ")
+			}
+		}
+		c, problems := parse("pgshoal.yaml", []byte(strings.Join(lines, "\n")))
+		if len(problems) > 0 {
+			t.Errorf("%q uncommented: %v", block.from, problems)
+			continue
+		}
+		if got, want := block.get(c), block.get(Default()); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q uncommented gives\n%+v, the default is\n%+v", block.from, got, want)
+		}
+	}
 }

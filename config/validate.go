@@ -112,21 +112,38 @@ func (v *validator) etcd() {
 		key := fmt.Sprintf("etcd.endpoints[%d]", i)
 		scheme, rest, ok := strings.Cut(endpoint, "://")
 		if !ok {
-			scheme, rest = "http", endpoint
+			scheme, rest = "", endpoint
 		}
-		if scheme != "http" && scheme != "https" {
+		if ok && scheme != "http" && scheme != "https" {
 			v.fail(key, "%q is not a URL of etcd; write http://host:port or https://host:port", endpoint)
 			continue
 		}
 		v.hostPort(key, rest, false)
+		v.etcdSecrecy(key, scheme, rest)
 	}
 	v.pair("etcd.tls.cert", e.TLS.Cert, "etcd.tls.key", e.TLS.Key)
 	v.file("etcd.tls.ca", e.TLS.CA)
 	v.file("etcd.tls.cert", e.TLS.Cert)
 	v.file("etcd.tls.key", e.TLS.Key)
 	v.secret("etcd.password", e.Password, e.PasswordFile)
-	if e.User == "" && (e.Password != "" || e.PasswordFile != "") {
+	password := e.Password != "" || e.PasswordFile != ""
+	if e.User == "" && password {
 		v.fail("etcd.user", "a password is given but no user")
+	}
+	if e.User != "" && !password {
+		v.fail("etcd.password", "a user is given but no password")
+	}
+}
+
+// etcdSecrecy refuses an endpoint to which a password or the TLS settings would go unprotected.
+func (v *validator) etcdSecrecy(key, scheme, address string) {
+	e := &v.c.Etcd
+	secure := e.TLS != EtcdTLS{} || slices.ContainsFunc(e.Endpoints, func(s string) bool { return strings.HasPrefix(s, "https://") })
+	switch {
+	case scheme == "http" && secure:
+		v.fail(key, "is without TLS, but TLS is configured: write https://%s", address)
+	case e.User != "" && !secure && !Loopback(address):
+		v.fail(key, "etcd's password would go to %s in clear text: write https://%s", address, address)
 	}
 }
 

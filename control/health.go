@@ -30,7 +30,7 @@ type ServerHealth struct {
 	LagBytes   int64     `json:"lag_bytes,omitempty"`
 	LagSeconds float64   `json:"lag_seconds,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	Checked    time.Time `json:"checked"`
+	Checked    time.Time `json:"checked,omitzero"`
 
 	position int64 // in the WAL
 }

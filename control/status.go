@@ -30,6 +30,9 @@ func (n *NodeStatus) healthy() (string, bool) {
 	}
 	primary := false
 	for _, s := range n.Servers {
+		if s.Checked.IsZero() {
+			return "", true // the node is new; the next look tells
+		}
 		if !s.Reachable {
 			return fmt.Sprintf("node %s: %s does not answer: %s", n.Name, s.Address, s.Error), false
 		}
@@ -74,7 +77,7 @@ func (c *Controller) nodes(t *term) []NodeStatus {
 		}
 		if list[i].Servers == nil { // not looked at yet
 			for _, a := range n.Addresses {
-				list[i].Servers = append(list[i].Servers, ServerHealth{Address: a, Error: "not checked yet"})
+				list[i].Servers = append(list[i].Servers, ServerHealth{Address: a})
 			}
 		}
 	}

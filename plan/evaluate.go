@@ -198,12 +198,8 @@ func hasParam(n *pg.Node) bool {
 
 func deparseExpression(n *pg.Node) (string, error) {
 	sel := &pg.SelectStmt{TargetList: []*pg.Node{pg.MakeResTargetNodeWithVal(n, -1)}}
-	text, err := deparse(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}})
+	text, err := analyze.Deparse(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}})
 	return strings.TrimPrefix(text, "SELECT "), err
-}
-
-func deparse(n *pg.Node) (string, error) {
-	return pg.Deparse(&pg.ParseResult{Stmts: []*pg.RawStmt{{Stmt: n}}})
 }
 
 // QuoteIdent quotes an identifier for SQL text.

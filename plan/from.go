@@ -32,8 +32,11 @@ func (p *planner) from(b *block, items []*pg.Node) *joinTree {
 }
 
 func innerJoin(l, r *joinTree) *joinTree {
-	if l == nil {
+	switch {
+	case l == nil:
 		return r
+	case r == nil:
+		return l
 	}
 	return &joinTree{kind: pg.JoinType_JOIN_INNER, left: l, right: r, refs: union(l.refs, r.refs)}
 }

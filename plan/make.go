@@ -349,7 +349,7 @@ func (p *planner) finishRewrite(n *pg.Node) {
 	if len(p.eval) == 0 || p.err != nil {
 		return
 	}
-	text, err := deparse(n)
+	text, err := analyze.Deparse(n)
 	if err != nil {
 		p.fail(refuse("", "the statement cannot be written again: %v", err))
 		return

@@ -111,7 +111,7 @@ func (p *planner) createAs(n *pg.Node) {
 		return
 	}
 	s.Into.SkipData = true
-	text, err := deparse(n)
+	text, err := analyze.Deparse(n)
 	if err != nil {
 		p.fail(refuse("", "the statement cannot be written again: %v", err))
 		return
@@ -242,7 +242,7 @@ func (p *planner) otherText(n *pg.Node) {
 		return
 	}
 	s.Options = kept
-	text, err := deparse(n)
+	text, err := analyze.Deparse(n)
 	if err != nil {
 		p.fail(refuse("", "the statement cannot be written again: %v", err))
 		return
@@ -327,7 +327,7 @@ func (p *planner) copyIn(s *pg.CopyStmt, t *catalog.Table, place placed) {
 		}
 	}
 	s.Options = kept
-	text, err := deparse(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: s}})
+	text, err := analyze.Deparse(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: s}})
 	if err != nil {
 		p.fail(refuse("", "the statement cannot be written again: %v", err))
 		return

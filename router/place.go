@@ -140,11 +140,14 @@ func (s *session) placeTable(ctx context.Context, function string, args map[stri
 	}
 	switch function {
 	case "create_distributed_table":
-		return pl.distribute(ctx, args)
+		err = pl.distribute(ctx, args)
 	case "create_reference_table":
-		return pl.reference(ctx)
+		err = pl.reference(ctx)
+	default:
+		err = pl.undistribute(ctx)
 	}
-	return pl.undistribute(ctx)
+	s.ownCatalog = nil // it was read before the placement changed
+	return err
 }
 
 // lock keeps everybody else off the table on all nodes, and reads what it looks like.

@@ -47,5 +47,5 @@ func (s *session) withVerifier(st *plannedStatement) (string, error) {
 	if !changed {
 		return st.text, nil
 	}
-	return pg.Deparse(&pg.ParseResult{Stmts: []*pg.RawStmt{{Stmt: stmts[0].Tree}}})
+	return analyze.Deparse(stmts[0].Tree)
 }

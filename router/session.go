@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,10 +105,25 @@ func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 	}
 	defer r.clients.remove(s)
 	defer s.end(ctx)
+	defer s.survive()
 	err = s.serve(ctx)
 	if err != nil && !errors.Is(err, errClientGone) && !isClosed(err) {
 		r.log.Debug("session ended", "client", conn.RemoteAddr(), "user", s.user, "error", err)
 	}
+}
+
+// survive keeps a defect that one statement meets from ending the sessions of all others.
+func (s *session) survive() {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.log.Error("session failed", "user", s.user, "fault", fault, "stack", string(debug.Stack()))
+	for _, p := range s.txn.parts {
+		p.conn.Broken = true
+	}
+	s.send(pgwire.Fatalf(pgwire.CodeInternal, "internal error: %v", fault))
+	_ = s.client.Flush()
 }
 
 func isClosed(err error) bool {

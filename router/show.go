@@ -118,7 +118,7 @@ func hashBound(b []byte) string {
 func tableRows(m *keyspace.Map, cat *catalog.Catalog) [][][]byte {
 	var rows [][][]byte
 	for _, t := range cat.Tables() {
-		if t.Kind != catalog.KindTable && t.Kind != catalog.KindPartitioned || t.IsPartition {
+		if t.Kind != catalog.KindTable && t.Kind != catalog.KindPartitioned || t.IsPartition || t.Schema == "pg_shoal" {
 			continue
 		}
 		distribution, shards := "", ""

@@ -87,7 +87,10 @@ func printNodes(w io.Writer, nodes []control.NodeStatus) {
 		}
 		for i, s := range n.Servers {
 			role, lag := s.Role, "-"
-			if !s.Reachable {
+			switch {
+			case s.Checked.IsZero():
+				role = "not seen yet"
+			case !s.Reachable:
 				role = "down"
 			}
 			if s.Role == "replica" {

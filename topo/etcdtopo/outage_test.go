@@ -28,7 +28,7 @@ func createMap(t *testing.T, s topo.Store, cluster string) *keyspace.Map {
 func bump(m *keyspace.Map) (*keyspace.Map, error) { return m.BumpSchema("app") }
 
 func waitContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -29,7 +29,11 @@ func TestUserAndPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := etcdtopo.Config{Endpoints: []string{srv.Endpoint()}, Cluster: "c", User: "root", Password: "secret"}
+	// A login costs etcd a bcrypt, which the race detector makes very slow.
+	config := etcdtopo.Config{
+		Endpoints: []string{srv.Endpoint()}, Cluster: "c", User: "root", Password: "secret",
+		RequestTimeout: 30 * time.Second, Heartbeat: 5 * time.Second,
+	}
 	s, err := etcdtopo.Open(config)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +43,7 @@ func TestUserAndPassword(t *testing.T) {
 
 	// etcd forgets its tokens with a restart; everything must log in again.
 	events := s.Watch(t.Context(), "w/")
-	reg, err := topo.Register(ctx, s, topo.Member{Name: "r", Role: topo.RoleRouter}, 2*time.Second, testLog(t))
+	reg, err := topo.Register(ctx, s, topo.Member{Name: "r", Role: topo.RoleRouter}, 20*time.Second, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
