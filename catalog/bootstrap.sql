@@ -233,7 +233,13 @@ DECLARE
     left_over integer;
 BEGIN
     PERFORM pg_terminate_backend(p) FROM unnest(living) p;
-    SELECT count(*) INTO left_over FROM unnest(living) p WHERE NOT pg_terminate_backend(p, 10000);
+    -- A backend that is gone by now answers false like one that does not end; only the latter is
+    -- still listed.
+    PERFORM pg_terminate_backend(p, 10000) FROM unnest(living) p;
+    PERFORM pg_stat_clear_snapshot();
+    SELECT count(*) INTO left_over FROM pg_shoal.backends b
+        JOIN pg_stat_activity a ON a.pid = b.pid AND a.backend_start = b.backend_start
+        WHERE b.pid = ANY (living);
     IF left_over > 0 THEN
         RAISE EXCEPTION '% backends of router % did not end within 10 seconds', left_over, router
             USING ERRCODE = 'lock_not_available', HINT = 'Run it again.';
@@ -502,10 +508,20 @@ DECLARE
     removed bigint;
 BEGIN
     PERFORM pg_shoal.check_owner(rel);
+    -- This runs as its owner, so no code of the table's owner may run with it.
+    EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', rel);
+    PERFORM FROM (SELECT rel AS relid UNION SELECT relid FROM pg_partition_tree(rel)) t
+        WHERE EXISTS (SELECT FROM pg_trigger g WHERE g.tgrelid = t.relid AND g.tgenabled = 'A')
+           OR EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = t.relid AND w.ev_enabled = 'A');
+    IF FOUND THEN
+        RAISE EXCEPTION 'table % has a trigger or rule that is always enabled', rel
+            USING ERRCODE = 'feature_not_supported', HINT = 'Disable it while the table is distributed.';
+    END IF;
     -- The hash of a row with one column is that column's hash, whatever its type.
     SELECT format('hash_record_extended(ROW(%I), 0)', a.attname) INTO hash
     FROM pg_shoal.tables s JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.key_columns[1]
-    WHERE s.relid = rel;
+    JOIN pg_type y ON y.oid = a.atttypid
+    WHERE s.relid = rel AND coalesce(nullif(y.typbasetype, 0), y.oid) < 16384;
     IF cardinality(low) > 0 AND hash IS NULL THEN
         RAISE EXCEPTION 'table % has no key', rel;
     END IF;

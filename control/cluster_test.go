@@ -195,7 +195,11 @@ func checkJoin(t *testing.T, c *testController, third *shardtest.Postgres) {
 	var fenced []keyspace.Fence
 	follower, err := topo.NewFollower(context.Background(), store, discard(), func(m *keyspace.Map) {
 		fenced = append(fenced, m.Fences...)
-		if err := reg.Update(context.Background(), func(me *topo.Member) { me.AckedEpoch = m.Epoch }); err != nil {
+		quiet := []string{topo.FenceJoining}
+		for _, f := range m.Fences {
+			quiet = append(quiet, f.ID)
+		}
+		if err := reg.Update(context.Background(), func(me *topo.Member) { me.AckedEpoch, me.Quiet = m.Epoch, quiet }); err != nil {
 			t.Error(err)
 		}
 	})

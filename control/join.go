@@ -142,6 +142,7 @@ func (j *join) run(ctx context.Context) (*keyspace.Map, error) {
 		name string
 		do   func(context.Context) error
 	}{
+		{"hold back changes of the schema", j.holdSchema},
 		{"set up pg_shoal", j.install},
 		{"copy the schema", j.copySchema},
 		{"log in as routers do", j.checkLogin},
@@ -160,6 +161,16 @@ func (j *join) run(ctx context.Context) (*keyspace.Map, error) {
 		return nil, j.failed(ctx, "activate", err)
 	}
 	return m, nil
+}
+
+// holdSchema waits until no router has a change of the schema under way: while a node is joining,
+// routers begin none, and acknowledge that epoch when the last one has ended.
+func (j *join) holdSchema(ctx context.Context) error {
+	m, err := topo.LoadMap(ctx, j.c.store)
+	if err != nil {
+		return err
+	}
+	return j.c.waitQuiet(ctx, m.Epoch, topo.FenceJoining)
 }
 
 // check looks at the server before anything is changed.

@@ -33,6 +33,10 @@ func (j *join) holdReferences(ctx context.Context) error {
 	if j.refs, err = j.c.referenceTables(ctx, j.m); err != nil || len(j.refs) == 0 {
 		return err
 	}
+	var fences []string
+	for _, r := range j.refs {
+		fences = append(fences, r.fence(j.node.Name, j.c.cfg.Name).ID)
+	}
 	m, err := topo.UpdateMap(ctx, j.c.store, func(m *keyspace.Map) (*keyspace.Map, error) {
 		var err error
 		for _, r := range j.refs {
@@ -45,7 +49,7 @@ func (j *join) holdReferences(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := j.c.waitAcked(ctx, m.Epoch); err != nil {
+	if err := j.c.waitQuiet(ctx, m.Epoch, fences...); err != nil {
 		return err
 	}
 	for _, r := range j.refs {

@@ -53,6 +53,13 @@ func (c *Controller) waitAcked(ctx context.Context, epoch uint64) error {
 	return topo.WaitAcked(ctx, c.store, epoch, "")
 }
 
+// waitQuiet waits until all routers work with an epoch and nothing is in flight behind its fences.
+func (c *Controller) waitQuiet(ctx context.Context, epoch uint64, fences ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	return topo.WaitQuiet(ctx, c.store, epoch, fences...)
+}
+
 // RemoveNode takes a node that holds nothing out of the map. The server itself is left as it is.
 func (c *Controller) RemoveNode(ctx context.Context, name string) (*keyspace.Map, error) {
 	if err := c.checkLeaving(ctx, name); err != nil {

@@ -33,6 +33,8 @@ type Stream struct {
 	buf  []byte
 	r, w int // unread bytes are buf[r:w]
 	out  []byte
+
+	await awaiter
 }
 
 // NewStream frames conn.
@@ -139,14 +141,14 @@ func (s *Stream) room(n int) int {
 func (s *Stream) makeRoom(n int) {
 	switch {
 	case s.buf == nil || n > len(s.buf):
-		size := max(n, bufferSize)
-		fresh := make([]byte, size)
+		fresh := newBuffer(n)
 		s.w = copy(fresh, s.buf[s.r:s.w])
 		s.r = 0
+		freeBuffer(s.buf)
 		s.buf = fresh
 	case s.r == s.w:
 		if len(s.buf) > bufferSize && n <= bufferSize {
-			s.buf = make([]byte, bufferSize)
+			s.buf = newBuffer(bufferSize)
 		}
 		s.r, s.w = 0, 0
 	case s.r+n > len(s.buf) || s.w-s.r < smallMove:
@@ -158,9 +160,10 @@ func (s *Stream) makeRoom(n int) {
 // Idle gives the read buffer back when nothing is in it, so that an idle connection costs little.
 func (s *Stream) Idle() {
 	if s.r == s.w {
+		freeBuffer(s.buf)
 		s.buf, s.r, s.w = nil, 0, 0
 	}
-	if cap(s.out) > 0 && len(s.out) == 0 {
+	if cap(s.out) > idleOut && len(s.out) == 0 {
 		s.out = nil
 	}
 }

@@ -10,18 +10,18 @@ import (
 // catalogs keeps the schema of each database, read again when the map says that it changed.
 type catalogs struct {
 	router *Router
+	loader *catalog.Loader // keeps what comes with the server, which all databases share
 	mu     sync.Mutex
 	byName map[string]*databaseCatalog
 }
 
 type databaseCatalog struct {
 	mu     sync.Mutex
-	loader *catalog.Loader
 	loaded *catalog.Catalog
 }
 
 func (c *catalogs) init(r *Router) {
-	c.router = r
+	c.router, c.loader = r, catalog.NewLoader()
 	c.byName = map[string]*databaseCatalog{}
 }
 
@@ -30,7 +30,7 @@ func (c *catalogs) get(ctx context.Context, v *view, database string) (*catalog.
 	c.mu.Lock()
 	d := c.byName[database]
 	if d == nil {
-		d = &databaseCatalog{loader: catalog.NewLoader()}
+		d = &databaseCatalog{}
 		c.byName[database] = d
 	}
 	c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *catalogs) get(ctx context.Context, v *view, database string) (*catalog.
 		return nil, err
 	}
 	defer c.router.pool.Release(conn)
-	loaded, err := d.loader.Load(ctx, conn, database, version)
+	loaded, err := c.loader.Load(ctx, conn, database, version)
 	if err != nil {
 		return nil, err
 	}
@@ -55,5 +55,5 @@ func (c *catalogs) get(ctx context.Context, v *view, database string) (*catalog.
 
 // private reads the catalog as a transaction with uncommitted changes sees it.
 func (c *catalogs) private(ctx context.Context, q catalog.Querier, database string, version uint64) (*catalog.Catalog, error) {
-	return catalog.Load(ctx, q, database, version)
+	return c.loader.Load(ctx, q, database, version)
 }

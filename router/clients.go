@@ -8,10 +8,7 @@ import (
 
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/plan"
-	"github.com/pgshoal/pgshoal/topo"
 )
-
-type memberRecord = topo.Member
 
 // clients are the sessions of a router, by the process number they were given.
 type clients struct {
@@ -83,7 +80,7 @@ func (c *clients) count() (total, pinned int) {
 // touching reports whether a session other than the fence's own works on its tables.
 func (c *clients) touching(f *keyspace.Fence) bool {
 	for _, s := range c.all() {
-		if s.database == f.Database && s.fence.Load() != f.ID && s.touches(f.Tables) {
+		if (f == joinFence || s.database == f.Database) && s.fence.Load() != f.ID && s.touches(f.Tables) {
 			return true
 		}
 	}

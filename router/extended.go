@@ -17,6 +17,7 @@ import (
 type extended struct {
 	statements map[string]*prepared
 	portals    map[string]*portal
+	unnamed    portal // storage of the unnamed portal, used again and again
 
 	parse    pgwire.Parse
 	bind     pgwire.Bind
@@ -463,8 +464,17 @@ func (s *session) bindRoute(ctx context.Context, st *prepared, name string) erro
 	out := p.conn.Stream.Out()
 	*out = e.bind.AppendRenamed(*out, name, server)
 	e.awaited++
-	e.portals[name] = &portal{stmt: st, part: p}
+	e.portals[name] = e.newPortal(name, portal{stmt: st, part: p})
 	return nil
+}
+
+// newPortal stores a portal; the unnamed one needs no memory of its own.
+func (e *extended) newPortal(name string, p portal) *portal {
+	if name != "" {
+		return &p
+	}
+	e.unnamed = p
+	return &e.unnamed
 }
 
 // parseOn makes sure that the connection has the statement, and returns its name there. The

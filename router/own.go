@@ -365,4 +365,3 @@ func temporaryNames(n *pg.Node) []string {
 	}
 	return []string{rv.Relname}
 }
-

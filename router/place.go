@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,17 @@ var placingParameters = map[string][]string{
 	"create_reference_table":            {"table_name"},
 	"undistribute_table":                {"table_name"},
 	"citus_add_local_table_to_metadata": {"table_name", "cascade_via_foreign_keys"},
+}
+
+// mentionsPlacing reports a text that names one of these functions.
+func mentionsPlacing(text []byte) bool {
+	lower := bytes.ToLower(text)
+	for name := range placingParameters {
+		if bytes.Contains(lower, []byte(name)) {
+			return true
+		}
+	}
+	return bytes.Contains(lower, []byte("create_distributed_function"))
 }
 
 func placingArgs(p *plan.Placing, values [][]byte) (map[string]string, error) {

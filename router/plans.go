@@ -172,13 +172,17 @@ func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.
 		}
 		entry.statements = append(entry.statements, ps)
 	}
+	// Only a text that is passed on as it came can stand for texts with other literals.
+	if len(stmts) != 1 || entry.statements[0].plan == nil || entry.statements[0].plan.Kind != plan.Route {
+		fixed = true
+	}
 	return entry, fixed, nil
 }
 
 func (s *session) planOne(cat *catalog.Catalog, v *view, st *analyze.Statement, params []uint32, literals, fixed bool) (*plan.Plan, error, bool) {
 	in := plan.Input{
 		Statement: st, Catalog: cat, Map: v.m, Params: params,
-		Path:      catalog.ParseSearchPath(s.searchPath, s.user),
+		Path:      cat.UsablePath(catalog.ParseSearchPath(s.searchPath, s.user), s.currentRole()),
 		Temporary: s.isTemporary,
 	}
 	if literals {

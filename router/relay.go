@@ -15,9 +15,9 @@ type relayState struct {
 	on   func(byte, []byte) (pgwire.Action, error)
 	part *participant
 
-	keepReady bool // ReadyForQuery is for the router, not for the client
-	extended  bool // the client spoke the simple protocol, the router extended to the node
-	untilDone int  // stop after so many complete answers instead of at ReadyForQuery
+	keepReady bool   // ReadyForQuery is for the router, not for the client
+	extended  bool   // the client spoke the simple protocol, the router extended to the node
+	untilDone int    // stop after so many complete answers instead of at ReadyForQuery
 	swallow   []bool // for each ParseComplete that comes: is it the router's own?
 	ownCloses int    // so many CloseComplete are the router's own
 	copyIn    bool

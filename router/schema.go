@@ -61,7 +61,7 @@ func (s *session) raiseFence(ctx context.Context, tables []uint32) error {
 	if err != nil {
 		return schemaError(ctx, "fencing the table", err)
 	}
-	if err := s.awaitAcks(ctx, m.Epoch); err != nil {
+	if err := topo.WaitQuiet(ctx, s.router.store, m.Epoch, id); err != nil {
 		return schemaError(ctx, "waiting for the routers", err)
 	}
 	return nil
@@ -154,7 +154,7 @@ func (s *session) publishSchema(ctx context.Context) error {
 		_, err = s.router.follower.Wait(ctx, m.Epoch)
 	}
 	if err == nil {
-		err = s.awaitAcks(ctx, m.Epoch)
+		err = topo.WaitAcked(ctx, s.router.store, m.Epoch, "")
 	}
 	if err != nil {
 		// The change is durable; the fence, if any, keeps others from acting on an old schema.

@@ -44,6 +44,7 @@ type session struct {
 	norm sqltext.Normalized
 
 	txn      transaction
+	spare    *participant // kept to be used again
 	extended extended
 	relay    relayState
 
@@ -56,8 +57,8 @@ type session struct {
 	// searchPathUnknown is set when search_path went back to a default that the node must tell.
 	searchPathUnknown bool
 
-	hold          string // why server connections are kept between transactions
-	pinned        atomic.Bool
+	hold   string // why server connections are kept between transactions
+	pinned atomic.Bool
 
 	mu      sync.Mutex
 	touched []uint32 // tables the transaction works on
@@ -194,11 +195,19 @@ func (s *session) poolKey(node string) pool.Key {
 }
 
 func (s *session) setSearchPath(path string) {
-	if s.space != nil && path == s.searchPath {
-		return
-	}
 	s.searchPath = path
-	s.space = s.router.plans.get(spaceKey{s.database, s.user, path})
+	s.space = s.router.plans.get(spaceKey{s.database, s.currentRole(), path})
+}
+
+// currentRole is whose rights statements run with.
+func (s *session) currentRole() string {
+	if role, ok := s.settings.values["role"]; ok && role != "none" {
+		return role
+	}
+	if role, ok := s.settings.values["session_authorization"]; ok {
+		return role
+	}
+	return s.user
 }
 
 func (s *session) standardStrings() bool { return s.reported["standard_conforming_strings"] != "off" }
@@ -258,10 +267,7 @@ func (s *session) awaitClient() error {
 		stop := s.passNotifications()
 		defer stop()
 	}
-	if s.client.Buffered() == 0 {
-		s.client.Idle()
-	}
-	_, err := s.client.Peek(1)
+	err := s.client.Await()
 	if err != nil && s.router.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = s.client.Conn.SetDeadline(time.Time{})
 		s.send(pgwire.Fatalf("57P01", "terminating connection due to administrator command"))

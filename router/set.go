@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -57,12 +58,9 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 			}
 		}
 		settings = s.router.settings.with(settings, name, set)
-		if name == "search_path" {
-			s.setSearchPath(text)
-		}
 	}
 	s.txn.setAny = true
-	s.settings = settings
+	s.changeSettings(settings)
 	conn.Settings = settings
 	if resets(v) {
 		conn.Settings = unknownSettings // a RESET went to the server's own default
@@ -105,14 +103,17 @@ func (s *session) reportParameters(params map[string]string) {
 
 // changeSettings makes a set the session's; connections follow when they are next used.
 func (s *session) changeSettings(set *settingSet) {
-	if s.settings.values["search_path"] != set.values["search_path"] {
-		if path, ok := set.values["search_path"]; ok {
-			s.setSearchPath(path)
-		} else {
-			s.searchPathUnknown = true
-		}
-	}
+	before := s.settings
 	s.settings = set
+	path, ok := set.values["search_path"]
+	switch {
+	case ok:
+		s.setSearchPath(path)
+	case before.values["search_path"] != "" || slices.Contains(before.names, "search_path"):
+		s.searchPathUnknown = true
+	default:
+		s.setSearchPath(s.searchPath) // the role may have changed
+	}
 }
 
 // setTransaction keeps SET TRANSACTION for nodes that join later.
@@ -181,11 +182,8 @@ func (s *session) settingChanged(ctx context.Context, p *participant, name strin
 		return
 	}
 	s.txn.setAny = true
-	s.settings = s.router.settings.with(s.settings, name, &value)
+	s.changeSettings(s.router.settings.with(s.settings, name, &value))
 	p.conn.Settings = s.settings
-	if name == "search_path" {
-		s.setSearchPath(value)
-	}
 }
 
 // setShoal handles pgshoal's own settings. There are none that can be set yet.

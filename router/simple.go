@@ -300,6 +300,9 @@ func (s *session) nodeError(ctx context.Context, text []byte, err error) error {
 	if !errors.Is(err, analyze.ErrSyntax) && !errors.As(err, &refusal) || s.txn.failed {
 		return err
 	}
+	if mentionsPlacing(text) {
+		return err // no node knows the function
+	}
 	if answer := s.askHome(ctx, text); answer != nil {
 		return answer
 	}
@@ -321,7 +324,7 @@ func (s *session) askHome(ctx context.Context, text []byte) error {
 	*out = pgwire.AppendSync(*out)
 	_, err = s.collect(ctx, conn)
 	var e *pgwire.Error
-	if errors.As(err, &e) && e.Code != "42883" {
+	if errors.As(err, &e) {
 		return e
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/pool"
-	"github.com/pgshoal/pgshoal/topo"
 	"github.com/pgshoal/pgshoal/twopc"
 )
 
@@ -101,7 +100,7 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 		if err != nil {
 			return nil, err
 		}
-		p = &participant{node: node, conn: conn}
+		p = s.newParticipant(node, conn)
 		s.mu.Lock()
 		s.running = append(s.running, conn)
 		s.mu.Unlock()
@@ -123,6 +122,17 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 		}
 	}
 	return p, nil
+}
+
+// newParticipant reuses the one of the last transaction.
+func (s *session) newParticipant(node string, conn *pool.Conn) *participant {
+	p := s.spare
+	s.spare = nil
+	if p == nil {
+		p = &participant{}
+	}
+	*p = participant{node: node, conn: conn}
+	return p
 }
 
 // queue sends a statement ahead of the next one.
@@ -367,12 +377,16 @@ func (s *session) release() {
 // once it is off the running list.
 func (s *session) giveBack(p *participant) {
 	s.mu.Lock()
-	s.running = slices.DeleteFunc(s.running, func(c *pool.Conn) bool { return c == p.conn })
+	if i := slices.Index(s.running, p.conn); i >= 0 {
+		s.running = slices.Delete(s.running, i, i+1)
+	}
 	s.mu.Unlock()
 	if p.preamble > 0 {
 		p.conn.Broken = true
 	}
 	s.router.pool.Release(p.conn)
+	p.conn = nil
+	s.spare = p
 }
 
 // abandon ends everything when the client is gone.
@@ -384,10 +398,4 @@ func (t *transaction) abandon(s *session) {
 		s.giveBack(p)
 	}
 	t.parts = nil
-}
-
-// awaitAcks waits until the other routers work with the current epoch. A router that is cut off
-// from the topology store cannot follow and must not go on with an old map.
-func (s *session) awaitAcks(ctx context.Context, epoch uint64) error {
-	return topo.WaitAcked(ctx, s.router.store, epoch, "")
 }

@@ -6,16 +6,29 @@ import (
 	"time"
 
 	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/topo"
 )
 
 // view is one map as the sessions see it.
 type view struct {
 	m       *keyspace.Map
 	changed chan struct{} // closed when a newer view is there
+	quiet   bool          // no fence is up
+}
+
+// joinFence holds back changes of the schema in all databases while a node is joining.
+var joinFence = &keyspace.Fence{ID: topo.FenceJoining, Tables: []uint32{schemaTable}}
+
+// joining reports that a node is getting the schema.
+func (v *view) joining() bool {
+	return slices.ContainsFunc(v.m.Nodes, func(n keyspace.Node) bool { return n.State == keyspace.NodeJoining })
 }
 
 // fence returns the fence that holds one of these tables, or nil.
 func (v *view) fence(database string, tables []uint32) *keyspace.Fence {
+	if slices.Contains(tables, schemaTable) && v.joining() {
+		return joinFence
+	}
 	for i := range v.m.Fences {
 		f := &v.m.Fences[i]
 		if f.Database == database && slices.ContainsFunc(f.Tables, func(t uint32) bool { return slices.Contains(tables, t) }) {
@@ -32,7 +45,9 @@ func (r *Router) onMap(m *keyspace.Map) {
 		return
 	}
 	r.pool.SetNodes(m.Nodes)
-	r.view.Store(&view{m: m, changed: make(chan struct{})})
+	v := &view{m: m, changed: make(chan struct{})}
+	v.quiet = len(m.Fences) == 0 && !v.joining()
+	r.view.Store(v)
 	if old != nil {
 		close(old.changed)
 	}
@@ -42,43 +57,48 @@ func (r *Router) onMap(m *keyspace.Map) {
 	}
 }
 
-// acknowledge tells the cluster which epoch this router works under: every statement that began
-// before has ended, as far as a fence of that epoch is concerned.
+// acknowledge tells the cluster which epoch this router works under, and which fences of it are
+// quiet: nothing that began before they went up is still under way.
 func (r *Router) acknowledge(ctx context.Context) {
+	var acked uint64
+	var told []string
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.acks:
+		case <-r.left:
 		}
 		v := r.view.Load()
-		for _, f := range v.m.Fences {
-			r.awaitQuiet(ctx, v, &f)
+		quiet := r.quietFences(v)
+		if acked == v.m.Epoch && slices.Equal(quiet, told) {
+			continue
 		}
-		if r.view.Load() != v {
-			continue // a newer one is already waiting
+		err := r.member.Load().Update(ctx, func(m *topo.Member) {
+			m.AckedEpoch, m.Quiet = max(m.AckedEpoch, v.m.Epoch), quiet
+		})
+		if err != nil {
+			if ctx.Err() == nil {
+				r.log.Warn("cannot acknowledge the map", "epoch", v.m.Epoch, "error", err)
+			}
+			continue
 		}
-		err := r.member.Load().Update(ctx, func(m *memberRecord) { m.AckedEpoch = max(m.AckedEpoch, v.m.Epoch) })
-		if err != nil && ctx.Err() == nil {
-			r.log.Warn("cannot acknowledge the map", "epoch", v.m.Epoch, "error", err)
-		}
+		acked, told = v.m.Epoch, quiet
 	}
 }
 
-// awaitQuiet waits until no session works on the fence's tables, except the one that set it.
-func (r *Router) awaitQuiet(ctx context.Context, v *view, f *keyspace.Fence) {
-	for r.clients.touching(f) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-v.changed: // the fence may be gone
-			if !slices.ContainsFunc(r.view.Load().m.Fences, func(g keyspace.Fence) bool { return g.ID == f.ID }) {
-				return
-			}
-			v = r.view.Load()
-		case <-r.left:
+// quietFences are the fences on whose tables no session works, except the one that set it.
+func (r *Router) quietFences(v *view) []string {
+	var quiet []string
+	for i := range v.m.Fences {
+		if f := &v.m.Fences[i]; !r.clients.touching(f) {
+			quiet = append(quiet, f.ID)
 		}
 	}
+	if v.joining() && !r.clients.touching(joinFence) {
+		quiet = append(quiet, joinFence.ID)
+	}
+	return quiet
 }
 
 // enter notes that the session works on these tables, waiting while a fence holds them. It
@@ -89,7 +109,10 @@ func (s *session) enter(ctx context.Context, tables []uint32, epoch uint64) (*vi
 		if v.m.Epoch != epoch {
 			return v, nil
 		}
-		f := v.fence(s.database, tables)
+		var f *keyspace.Fence
+		if !v.quiet {
+			f = v.fence(s.database, tables)
+		}
 		if f != nil && f.ID != s.fenceID && !s.touches(f.Tables) {
 			if err := s.awaitChange(ctx, v); err != nil {
 				return nil, err
@@ -143,7 +166,7 @@ func (s *session) leave() {
 	s.mu.Lock()
 	s.touched = s.touched[:0]
 	s.mu.Unlock()
-	if len(s.router.view.Load().m.Fences) > 0 {
+	if !s.router.view.Load().quiet {
 		s.router.signalLeft()
 	}
 }

@@ -9,9 +9,13 @@ import (
 
 const prefixLock = "locks/"
 
-// LockSchema is the lock that whoever changes the schema of the cluster holds: routers around DDL,
-// the controller while a node joins.
+// LockSchema is the lock of whoever changes which nodes there are: one at a time. Changes of the
+// schema through routers do not take it; while a node is joining they are held back, see FenceJoining.
 const LockSchema = "schema"
+
+// FenceJoining names, among the quiet fences of routers, the one that is up while the map has a
+// joining node: it holds back changes of the schema in all databases.
+const FenceJoining = "joining"
 
 // HeldLock is a lock of the whole cluster, held until it is unlocked or its lease is lost.
 type HeldLock struct {

@@ -32,8 +32,10 @@ type Member struct {
 	DSN     string `json:"dsn,omitempty"`
 	HTTP    string `json:"http,omitempty"`
 	// AckedEpoch is the newest map that the member works with everywhere.
-	AckedEpoch uint64    `json:"acked_epoch"`
-	Started    time.Time `json:"started"`
+	AckedEpoch uint64 `json:"acked_epoch"`
+	// Quiet are the fences of that map that hold back what nothing is in flight on any more.
+	Quiet   []string  `json:"quiet,omitempty"`
+	Started time.Time `json:"started"`
 	// Number is 1 to 4095 and unique among living routers, for the cancel keys that they give to
 	// their clients. Register chooses it.
 	Number int `json:"number,omitempty"`
@@ -90,6 +92,18 @@ func decodeMember(e Entry) (Member, error) {
 // A router that dies is no longer waited for. While the store is away nothing is known, and the
 // wait goes on.
 func WaitAcked(ctx context.Context, s Store, epoch uint64, skip string) error {
+	return waitRouters(ctx, s, epoch, func(m Member) bool { return m.AckedEpoch >= epoch || m.Name == skip })
+}
+
+// WaitQuiet is WaitAcked that also waits until nothing is in flight on what the fences hold back.
+func WaitQuiet(ctx context.Context, s Store, epoch uint64, fences ...string) error {
+	return waitRouters(ctx, s, epoch, func(m Member) bool {
+		return m.AckedEpoch >= epoch && !slices.ContainsFunc(fences, func(f string) bool { return !slices.Contains(m.Quiet, f) })
+	})
+}
+
+// waitRouters waits until done holds for every living router.
+func waitRouters(ctx context.Context, s Store, epoch uint64, done func(Member) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	behind := map[string]Member{}
@@ -110,7 +124,7 @@ func WaitAcked(ctx context.Context, s Store, epoch uint64, skip string) error {
 				return fmt.Errorf("wait for routers: %w", err)
 			}
 			delete(behind, p.Key)
-			if m.AckedEpoch < epoch && m.Name != skip {
+			if !done(m) {
 				behind[p.Key] = m
 			}
 		}

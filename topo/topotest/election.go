@@ -20,30 +20,7 @@ func testElection(t *testing.T, svc Service) {
 	for i := range candidates {
 		s := connect(t, svc)
 		go func() {
-			led <- func() error {
-				who := fmt.Sprintf("c%d", i)
-				l, err := topo.Campaign(ctx, s, "control", who, ttl)
-				if err != nil {
-					return err
-				}
-				defer leaders.Add(-1)
-				if n := leaders.Add(1); n != 1 {
-					return fmt.Errorf("%d leaders", n)
-				}
-				if got, err := topo.Leader(ctx, s, "control"); err != nil || got != who {
-					return fmt.Errorf("%s leads, but the store says %q, %w", who, got, err)
-				}
-				select {
-				case <-l.Done():
-					return errors.New("lost the leadership for no reason")
-				default:
-				}
-				leaders.Add(-1)
-				l.Resign(ctx)
-				leaders.Add(1)
-				<-l.Done()
-				return nil
-			}()
+			led <- lead(ctx, s, fmt.Sprintf("c%d", i), &leaders)
 		}()
 	}
 	for range candidates {
@@ -64,6 +41,29 @@ func testElection(t *testing.T, svc Service) {
 	other, err := topo.Campaign(ctx, s, "controlled", "other", ttl)
 	check(t, err)
 	other.Resign(ctx)
+}
+
+// lead campaigns, leads for a moment and resigns.
+func lead(ctx context.Context, s topo.Store, who string, leaders *atomic.Int32) error {
+	l, err := topo.Campaign(ctx, s, "control", who, ttl)
+	if err != nil {
+		return err
+	}
+	if n := leaders.Add(1); n != 1 {
+		return fmt.Errorf("%d leaders", n)
+	}
+	if got, err := topo.Leader(ctx, s, "control"); err != nil || got != who {
+		return fmt.Errorf("%s leads, but the store says %q, %w", who, got, err)
+	}
+	select {
+	case <-l.Done():
+		return errors.New("lost the leadership for no reason")
+	default:
+	}
+	leaders.Add(-1) // before the store knows, so that the next leader finds none
+	l.Resign(ctx)
+	<-l.Done()
+	return nil
 }
 
 // testElectionCut cuts the leader off: it learns that it lost, and another one is elected.

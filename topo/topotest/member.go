@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -54,12 +55,12 @@ func testRegister(t *testing.T, svc Service) {
 	}
 	wantMembers(t, s, "", "c", "b", "eu/1")
 	m.Number = r.Member().Number
-	if got := wantMembers(t, s, topo.RoleRouter, "b", "eu/1")[1]; got != m || got.Number == 0 {
+	if got := wantMembers(t, s, topo.RoleRouter, "b", "eu/1")[1]; !reflect.DeepEqual(got, m) || got.Number == 0 {
 		t.Fatalf("member %+v, want %+v", got, m)
 	}
 	check(t, r.Update(ctx, func(m *topo.Member) { m.AckedEpoch, m.Name, m.Number = 9, "x", 99 }))
 	m.AckedEpoch = 9
-	if got := wantMembers(t, s, topo.RoleRouter, "b", "eu/1")[1]; got != m || r.Member() != m {
+	if got := wantMembers(t, s, topo.RoleRouter, "b", "eu/1")[1]; !reflect.DeepEqual(got, m) || !reflect.DeepEqual(r.Member(), m) {
 		t.Fatalf("member %+v, want %+v", got, m)
 	}
 	r.Close()
