@@ -44,6 +44,7 @@ type Config struct {
 	MemberTTL   time.Duration // how long after its death a process counts as alive
 	SettleEvery time.Duration
 	EnsureEvery time.Duration // pg_shoal in every database
+	DropEvery   time.Duration // distributions that no table uses
 	FencesEvery time.Duration
 	HealthEvery time.Duration
 }
@@ -62,6 +63,7 @@ func (c *Config) validate() error {
 		{&c.MemberTTL, 5 * time.Second},
 		{&c.SettleEvery, 2 * time.Second},
 		{&c.EnsureEvery, time.Minute},
+		{&c.DropEvery, 10 * time.Second},
 		{&c.FencesEvery, 2 * time.Second},
 		{&c.HealthEvery, 2 * time.Second},
 	} {
@@ -179,6 +181,10 @@ func (c *Controller) runLoops(ctx context.Context, t *term) error {
 	group.Go(func() error {
 		gone := absences{}
 		return every(ctx, c.cfg.FencesEvery, func() { c.removeFences(ctx, t, gone) })
+	})
+	group.Go(func() error {
+		unused := map[uint32]bool{}
+		return every(ctx, c.cfg.DropEvery, func() { c.dropUnused(ctx, t, unused) })
 	})
 	group.Go(func() error {
 		defer t.health.close(ctx)

@@ -90,6 +90,10 @@ func (c *Controller) removeFencesOf(ctx context.Context, owner string) error {
 			if next, err = next.RemoveFence(f.ID); err != nil {
 				return nil, err
 			}
+			// It may have died between its commit and telling the others of the new schema.
+			if next, err = next.BumpSchema(f.Database); err != nil {
+				return nil, err
+			}
 			removed++
 		}
 		return next, nil

@@ -109,7 +109,7 @@ func TestConstraintsThatCannotHold(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			name := fmt.Sprintf("con_%d", i)
 			// In one transaction, because some of these tables cannot even stay local.
-			sql := fmt.Sprintf("BEGIN; CREATE TABLE %s %s; SELECT create_distributed_table('%[1]s', '%s'); COMMIT", name, tt.table, tt.key)
+			sql := fmt.Sprintf("BEGIN; CREATE TABLE %s %s; SELECT create_distributed_table('%s', '%s'); COMMIT", name, tt.table, name, tt.key)
 			_, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
 			refused(t, err, tt.code, tt.says...)
 			if err != nil && strings.HasSuffix(describe(err), "HINT: ") {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
@@ -17,8 +18,10 @@ import (
 // execute runs one statement of a text in the simple protocol, without ReadyForQuery. It returns
 // only errors that end the session; all others have been told to the client.
 func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte) error {
-	st := &entry.statements[i]
-	err := s.run(ctx, st, raw)
+	st, err := s.current(ctx, entry, i)
+	if err == nil {
+		err = s.run(ctx, st, raw)
+	}
 	if err != nil {
 		if err = s.failed(ctx, err); err != nil {
 			return err
@@ -29,6 +32,25 @@ func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte
 		s.statementOver(ctx)
 	}
 	return nil
+}
+
+// current is the statement with a plan that holds now: what the same text or another session did
+// since it was planned may have changed the schema or the map.
+func (s *session) current(ctx context.Context, entry *planned, i int) (*plannedStatement, error) {
+	st := &entry.statements[i]
+	v := s.router.view.Load()
+	if st.plan == nil && st.err == nil || !s.schemaChanged && entry.epoch == v.m.Epoch || s.txn.failed {
+		return st, nil
+	}
+	stmts, err := analyze.Parse(st.text)
+	if err != nil || len(stmts) != 1 {
+		return st, err
+	}
+	fresh, _, err := s.planStatements(ctx, v, stmts, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	return &fresh.statements[0], nil
 }
 
 // run executes one statement; its errors are for the client unless they end the session.

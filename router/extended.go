@@ -116,7 +116,7 @@ func (s *session) extendedError(ctx context.Context, err error) error {
 	s.report(err)
 	s.stopped = false
 	s.extended.skip = true
-	return nil
+	return s.client.Flush() // a client may wait for it before it sends Sync
 }
 
 // errToldAlready is an error of a node that was relayed to the client.
@@ -364,11 +364,16 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 	if e.portals == nil {
 		e.portals = map[string]*portal{}
 	}
+	return s.bindStatement(ctx, st, name)
+}
+
+// bindStatement binds to what the statement's plan says.
+func (s *session) bindStatement(ctx context.Context, st *prepared, name string) error {
+	e := &s.extended
 	if routed(st.entry) {
 		return s.bindRoute(ctx, st, name)
 	}
-	po := &portal{stmt: st, values: textParams(&e.bind)}
-	e.portals[name] = po
+	e.portals[name] = &portal{stmt: st, values: textParams(&e.bind)}
 	if err := s.payOwed(ctx); err != nil {
 		return err
 	}
@@ -380,6 +385,14 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 		}
 	}
 	return s.synthesize(ctx, pgwire.AppendBindComplete(nil))
+}
+
+// bindAgain binds under a new plan, because the map has changed.
+func (s *session) bindAgain(ctx context.Context, st *prepared, name string) error {
+	if err := s.replan(ctx, st); err != nil {
+		return err
+	}
+	return s.bindStatement(ctx, st, name)
 }
 
 func (s *session) ownPortal(entry *planned) bool {
@@ -447,13 +460,11 @@ func (s *session) bindRoute(ctx context.Context, st *prepared, name string) erro
 		return s.bindRewritten(ctx, st, name)
 	}
 	node, fresh, err := s.route(ctx, pl, bound{&e.bind})
-	if err == nil && fresh {
-		if err = s.replan(ctx, st); err == nil {
-			return s.bindRoute(ctx, st, name)
-		}
-	}
 	if err != nil {
 		return err
+	}
+	if fresh {
+		return s.bindAgain(ctx, st, name)
 	}
 	p, err := s.segmentOn(ctx, node)
 	if err != nil {

@@ -75,7 +75,7 @@ func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) 
 		return err
 	}
 	if fresh {
-		return errStale()
+		return s.bindAgain(ctx, st, name)
 	}
 	p, err := s.segmentOn(ctx, node)
 	if err != nil {

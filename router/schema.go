@@ -125,12 +125,23 @@ func (s *session) commitSchema(ctx context.Context) error {
 		err = home.conn.Exec(ctx, "SELECT pg_shoal.check_tables()")
 	}
 	if err != nil {
-		return s.abort(ctx, err)
+		return s.abort(ctx, withoutContext(err))
 	}
 	if err := s.commitParts(ctx); err != nil {
 		return err
 	}
 	return s.publishSchema(ctx)
+}
+
+// withoutContext takes the inside of pg_shoal's functions out of an error.
+func withoutContext(err error) error {
+	var e *pgwire.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	out := *e
+	out.Where = ""
+	return &out
 }
 
 // publishSchema makes all routers read the schema again.

@@ -3,10 +3,12 @@ package router
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 )
@@ -18,6 +20,7 @@ func (s *session) simple(ctx context.Context, msg []byte) error {
 		return err
 	}
 	s.text = text
+	s.stopped = false
 	started := s.slowStart()
 	s.txn.dropPortal(s)
 	entry, err := s.planText(ctx, text)
@@ -219,15 +222,10 @@ func (s *session) simpleMany(ctx context.Context, entry *planned, msg []byte) er
 		if s.txn.mode == modeIdle {
 			s.open(modeBlock, "BEGIN")
 		}
-		before := s.relay.failed
-		s.relay.failed = false
 		if err := s.execute(ctx, entry, i, nil); err != nil {
 			return err
 		}
-		stop := s.stopped
-		s.stopped = false
-		s.relay.failed = before
-		if stop {
+		if s.stopped {
 			break
 		}
 	}
@@ -287,10 +285,22 @@ func clientError(err error) *pgwire.Error {
 	case errors.As(err, &several):
 		return pgwire.Errorf("0A000", "%s", several.Error()).
 			WithHint("Use one statement per key, or a transaction of several statements.")
+	case errors.Is(err, keyspace.ErrNotProven), errors.Is(err, keyspace.ErrInvalid):
+		return pgwire.Errorf("0A000", "the value of the key in this statement cannot be read as the key's type").
+			WithHint("Write the key as a literal or a parameter of the key's own type, without a fraction or a computation.")
 	case errors.As(err, &null):
-		return pgwire.Errorf("23502", "null value in key column %s violates not-null constraint", null.Pin.Column)
+		return nullKeyError(null)
 	}
 	return pgwire.Errorf(pgwire.CodeInternal, "%v", err)
+}
+
+// nullKeyError says it as PostgreSQL does for a column that is declared NOT NULL.
+func nullKeyError(n *exec.NullKey) *pgwire.Error {
+	table, column, _ := strings.Cut(n.Pin.Column, ".")
+	e := pgwire.Errorf("23502", "null value in column %q of relation %q violates not-null constraint", column, table).
+		WithDetail("The column is the key of a distributed table.")
+	e.Table, e.Column = table, column
+	return e
 }
 
 // nodeError asks the home node what it thinks of a text that the router refuses: PostgreSQL's own

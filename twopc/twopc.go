@@ -1,115 +1,208 @@
 // Package twopc makes a transaction over several nodes all or nothing: it prepares, decides,
 // commits, and settles what a crash has left in doubt.
+//
+// The participants of a transaction prepare, except one, the decider, which writes a decision row
+// in its own part and commits: that commit is the decision. What is prepared and was not
+// completed is found by recovery, which asks the decider. No decision means that there must never
+// be one: recovery first records that it is aborted, under the same key, and then rolls back.
+//
+// What to do is decided by two state machines without I/O, coordinator and recovery. A model check
+// walks through all their interleavings with crashes and lost messages. Driver and Recover do it.
+//
+// What it relies on: a node keeps what it has acknowledged. So a failover must not lose acknowledged
+// transactions (synchronous replication), as for a single server; and a node must not leave the
+// cluster, nor its name be given to another one, before what it takes part in is settled: a
+// decider that is gone takes its decisions along, and Recover leaves and reports such transactions.
 package twopc
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
+	"time"
 )
 
 // Participant is a node's open transaction.
 type Participant interface {
 	Node() string
-	// Exec runs one statement. An error that the node answered has a SQLState method.
+	// Exec runs one string of statements in the simple protocol. An error that the node answered has
+	// a SQLState method.
 	Exec(ctx context.Context, sql string) error
-}
-
-const prefix = "pgshoal"
-
-// NewGID names a distributed transaction. The decider is part of the name, so that recovery
-// knows whom to ask; the random part is what keeps others from deciding it.
-func NewGID(cluster, decider string) string {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails
-	return strings.Join([]string{prefix, cluster, decider, hex.EncodeToString(random[:])}, ":")
-}
-
-// ParseGID splits a gid of this cluster; ok is false for all others.
-func ParseGID(gid, cluster string) (decider string, ok bool) {
-	parts := strings.Split(gid, ":")
-	if len(parts) != 4 || parts[0] != prefix || parts[1] != cluster {
-		return "", false
-	}
-	return parts[2], true
 }
 
 // ErrInDoubt is a commit whose outcome this process could not learn; recovery settles it.
 var ErrInDoubt = errors.New("the outcome of the transaction is not known yet")
 
-// answered reports an error with which the node said no. A connection that was lost or ended by
-// the node (classes 08 and 57P) says nothing: the commit may have happened just before.
-func answered(err error) bool {
-	var e interface{ SQLState() string }
-	if !errors.As(err, &e) {
-		return false
-	}
-	code := e.SQLState()
-	return !strings.HasPrefix(code, "08") && !strings.HasPrefix(code, "57P")
+// errNoParticipants is a mistake of the caller.
+var errNoParticipants = errors.New("twopc: a transaction needs a participant")
+
+// defaultTimeout is long, because a COMMIT that waits for a synchronous replica and is cancelled
+// is committed all the same, but not on the replica.
+const defaultTimeout = time.Minute
+
+// Driver commits transactions. Its zero value is ready for use.
+type Driver struct {
+	// Hook is called at named points, "before prepare n2", "after commit n1" and so on, possibly by
+	// several goroutines at once. Tests crash, pause and cut connections there.
+	Hook func(point string)
+	// Timeout bounds each phase after the prepares, which the caller's context does not end;
+	// 0 is a minute.
+	Timeout time.Duration
+}
+
+// Commit commits with the zero Driver.
+func Commit(ctx context.Context, gid string, participants []Participant) error {
+	return Driver{}.Commit(ctx, gid, participants)
 }
 
 // Commit makes the transactions of all participants durable, or none. The first participant is
-// the decider: its own commit, together with a decision row, is the decision. A nil error means
-// committed everywhere or sure to be; ErrInDoubt means that recovery will find out; any other
-// error means rolled back everywhere or sure to be.
-func Commit(ctx context.Context, gid string, participants []Participant) error {
-	decider, others := participants[0], participants[1:]
-	if err := prepare(ctx, gid, decider, others); err != nil {
-		return err
+// the decider. A nil error means committed everywhere or sure to be; ErrInDoubt means that recovery
+// will find out; any other error means rolled back everywhere or sure to be.
+//
+// The context can stop it until all have prepared. From then on it is brought to an end.
+func (d Driver) Commit(ctx context.Context, gid string, participants []Participant) error {
+	if len(participants) == 0 {
+		return errNoParticipants
 	}
-	if err := decider.Exec(ctx, "SELECT pg_shoal.decide("+quote(gid)+")"); err != nil {
-		return abort(ctx, gid, decider, others, err)
-	}
-	if err := decider.Exec(ctx, "COMMIT"); err != nil {
-		if answered(err) {
-			return abort(ctx, gid, decider, others, err)
+	c, actions := newCoordinator(len(participants))
+	var cause error
+	for len(actions) > 0 {
+		running, cancel := ctx, context.CancelFunc(func() {})
+		if c.phase != preparing {
+			running, cancel = context.WithTimeout(context.WithoutCancel(ctx), d.timeout())
 		}
-		return errors.Join(ErrInDoubt, err)
+		errs := d.perform(running, gid, participants, actions)
+		cancel()
+		if c.phase == preparing || c.phase == deciding {
+			cause = telling(errs)
+		}
+		var next []action
+		for i, a := range actions {
+			next = append(next, c.answer(a.part, classify(errs[i]))...)
+		}
+		actions = next
 	}
-	// The decision is durable. What fails from here on, recovery completes.
-	var g errgroup.Group
-	for _, p := range others {
-		g.Go(func() error { return p.Exec(ctx, "COMMIT PREPARED "+quote(gid)) })
+	switch c.outcome() {
+	case committed:
+		return nil
+	case inDoubt:
+		return errors.Join(ErrInDoubt, cause)
 	}
-	_ = g.Wait()
-	return nil
+	return cause
 }
 
-func prepare(ctx context.Context, gid string, decider Participant, others []Participant) error {
-	failed := make([]error, len(others))
-	var g errgroup.Group
-	for i, p := range others {
-		g.Go(func() error {
-			failed[i] = p.Exec(ctx, "PREPARE TRANSACTION "+quote(gid))
-			return nil
-		})
+func (d Driver) timeout() time.Duration {
+	if d.Timeout > 0 {
+		return d.Timeout
 	}
-	_ = g.Wait()
-	err := firstAnswered(failed)
-	if err == nil {
-		return nil
+	return defaultTimeout
+}
+
+// perform runs the actions of one phase, each on its own participant, at the same time.
+func (d Driver) perform(ctx context.Context, gid string, participants []Participant, actions []action) []error {
+	errs := make([]error, len(actions))
+	var group sync.WaitGroup
+	for i, a := range actions[1:] {
+		group.Go(func() { errs[i+1] = d.run(ctx, gid, participants[a.part], a.step) })
 	}
-	// Whoever did prepare is rolled back here; one that may have, by recovery.
-	for i, p := range others {
-		if failed[i] == nil {
-			g.Go(func() error { return p.Exec(ctx, "ROLLBACK PREPARED "+quote(gid)) })
-		}
+	errs[0] = d.run(ctx, gid, participants[actions[0].part], actions[0].step)
+	group.Wait()
+	return errs
+}
+
+func (d Driver) run(ctx context.Context, gid string, p Participant, s step) error {
+	if d.Hook != nil {
+		d.Hook("before " + s.String() + " " + p.Node())
+		defer func() { d.Hook("after " + s.String() + " " + p.Node()) }()
 	}
-	g.Go(func() error { return decider.Exec(ctx, "ROLLBACK") })
-	_ = g.Wait()
+	err := p.Exec(ctx, statement(s, gid))
+	if (s == commitPrepared || s == rollbackPrepared) && sqlState(err) == codeNotOwner {
+		return finishAsOwner(ctx, gid, p, s)
+	}
 	return err
 }
 
-// firstAnswered prefers what a node said over a connection that broke.
-func firstAnswered(errs []error) error {
+const (
+	codeNotOwner   = "42501"
+	codeUnknownGID = "42704"
+	codeBusyGID    = "55000"
+	codeLockNotGot = "55P03"
+)
+
+// durable makes the end of the transaction survive the node, whatever the session has chosen: half
+// of a transaction must not get lost.
+const durable = `SELECT CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')` +
+	` THEN pg_catalog.set_config('synchronous_commit', 'on', true) END`
+
+// statement is the SQL of a participant's step.
+func statement(s step, gid string) string {
+	switch s {
+	case prepare:
+		// PostgreSQL answers PREPARE TRANSACTION in a transaction that has failed, or in none, with a
+		// success that prepares nothing. SAVEPOINT fails there.
+		return "SAVEPOINT pg_shoal; " + durable + "; PREPARE TRANSACTION " + quote(gid)
+	case decide:
+		return "SAVEPOINT pg_shoal; " + durable + ", pg_shoal.decide(" + quote(gid) + ")"
+	case commit:
+		return "COMMIT"
+	case commitPrepared:
+		return "COMMIT PREPARED " + quote(gid)
+	case rollbackPrepared:
+		return "ROLLBACK PREPARED " + quote(gid)
+	}
+	return "ROLLBACK"
+}
+
+// finishAsOwner completes a transaction that SET LOCAL ROLE had made another role's: that role
+// ended with the transaction, and PostgreSQL lets only the owner complete it.
+func finishAsOwner(ctx context.Context, gid string, p Participant, s step) error {
+	if err := p.Exec(ctx, "SELECT pg_catalog.set_config('pg_shoal.role', pg_catalog.current_setting('role'), false), "+
+		"pg_catalog.set_config('role', (SELECT owner FROM pg_catalog.pg_prepared_xacts WHERE gid = "+quote(gid)+"), false)"); err != nil {
+		return err
+	}
+	err := p.Exec(ctx, statement(s, gid))
+	back := p.Exec(ctx, "SELECT pg_catalog.set_config('role', pg_catalog.current_setting('pg_shoal.role'), false)")
+	return errors.Join(err, back)
+}
+
+// sqlState returns what a node answered, or "".
+func sqlState(err error) string {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.SQLState()
+}
+
+// classify says whether an error is a certain no.
+//
+// No certain answers: lost connections (08), a server that is ending the session (57P), and what
+// can end a server in the middle of a commit, when it is written but not yet acknowledged: lack of
+// resources (53), system errors (58), internal errors (XX).
+func classify(err error) answer {
+	if err == nil {
+		return yes
+	}
+	code := sqlState(err)
+	if len(code) != 5 {
+		return lost
+	}
+	switch code[:2] {
+	case "08", "53", "58", "XX":
+		return lost
+	}
+	if strings.HasPrefix(code, "57P") {
+		return lost
+	}
+	return no
+}
+
+// telling picks the error that says most: what a node said rather than a connection that broke.
+func telling(errs []error) error {
 	var first error
 	for _, err := range errs {
-		if err != nil && answered(err) {
+		if err != nil && classify(err) == no {
 			return err
 		}
 		if first == nil {
@@ -118,15 +211,3 @@ func firstAnswered(errs []error) error {
 	}
 	return first
 }
-
-func abort(ctx context.Context, gid string, decider Participant, others []Participant, cause error) error {
-	var g errgroup.Group
-	for _, p := range others {
-		g.Go(func() error { return p.Exec(ctx, "ROLLBACK PREPARED "+quote(gid)) })
-	}
-	g.Go(func() error { return decider.Exec(ctx, "ROLLBACK") })
-	_ = g.Wait()
-	return fmt.Errorf("deciding %s: %w", gid, cause)
-}
-
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

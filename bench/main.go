@@ -1,0 +1,62 @@
+// Command bench compares plain PostgreSQL, pgbouncer and pgshoal in front of the same server, in
+// interleaved rounds on one machine, and prints medians as ratios: absolute numbers of a shared
+// machine mean nothing.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+)
+
+type options struct {
+	pgshoal  string
+	rounds   int
+	duration time.Duration
+	clients  string
+	rows     int
+	only     string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.pgshoal, "pgshoal", "bin/pgshoal", "the binary to measure")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds; each measures every target once")
+	flag.DurationVar(&o.duration, "duration", 5*time.Second, "time of one measurement")
+	flag.StringVar(&o.clients, "clients", "8,32", "numbers of clients")
+	flag.IntVar(&o.rows, "rows", 100000, "rows of the table")
+	flag.StringVar(&o.only, "only", "", "measure only workloads whose name contains this, e.g. select/prepared")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	s, err := start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	workloads, err := s.workloads(o)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d rounds of %v per target, %d rows, one server, %d workloads\n\n", o.rounds, o.duration, o.rows, len(workloads))
+	fmt.Printf("%-24s %10s | %9s %9s %9s | %9s %9s %9s\n", "", "PostgreSQL",
+		"pgbouncer", "pgshoal", "pgshoal/", "pgbouncer", "pgshoal", "pgshoal/")
+	fmt.Printf("%-24s %10s | %9s %9s %9s | %9s %9s %9s\n", "workload", "per s",
+		"of plain", "of plain", "pgbouncer", "us CPU", "us CPU", "pgbouncer")
+	for _, w := range workloads {
+		if err := s.measure(ctx, w, o); err != nil {
+			return err
+		}
+	}
+	return s.memory(ctx)
+}

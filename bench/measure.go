@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// workload is one script under one protocol with one number of clients.
+type workload struct {
+	name     string
+	script   string
+	protocol string
+	clients  int
+}
+
+var scripts = map[string]string{
+	"select": "\\set id random(1, %d)\nSELECT balance FROM item WHERE id = :id;\n",
+	"update": "\\set id random(1, %d)\nUPDATE item SET balance = balance + 1 WHERE id = :id;\n",
+}
+
+func (s *setup) workloads(o options) ([]workload, error) {
+	var list []workload
+	for _, name := range []string{"select", "update"} {
+		path := filepath.Join(s.dir, name+".sql")
+		if err := os.WriteFile(path, fmt.Appendf(nil, scripts[name], o.rows), 0o644); err != nil {
+			return nil, err
+		}
+		for _, protocol := range []string{"simple", "extended", "prepared"} {
+			for _, c := range strings.Split(o.clients, ",") {
+				n, err := strconv.Atoi(strings.TrimSpace(c))
+				if err != nil {
+					return nil, fmt.Errorf("clients: %w", err)
+				}
+				w := workload{fmt.Sprintf("%s/%s/%d", name, protocol, n), path, protocol, n}
+				if strings.Contains(w.name, o.only) {
+					list = append(list, w)
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// sample is one measurement.
+type sample struct {
+	perSecond float64
+	cpu       float64 // microseconds of the proxy per statement
+}
+
+// measure runs a workload against all targets in turn, round by round, and prints the medians.
+func (s *setup) measure(ctx context.Context, w workload, o options) error {
+	bouncer := s.bouncer
+	if w.protocol == "prepared" {
+		bouncer = s.session
+	}
+	targets := []target{s.node, bouncer, s.router}
+	samples := make([][]sample, len(targets))
+	for range o.rounds {
+		for i, t := range targets {
+			one, err := s.once(ctx, w, t, o)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			samples[i] = append(samples[i], one)
+		}
+	}
+	plain, pooled, ours := median(samples[0]), median(samples[1]), median(samples[2])
+	fmt.Printf("%-24s %10.0f | %9.2f %9.2f %9.2f | %9.1f %9.1f %9.2f\n", w.name, plain.perSecond,
+		pooled.perSecond/plain.perSecond, ours.perSecond/plain.perSecond, ours.perSecond/pooled.perSecond,
+		pooled.cpu, ours.cpu, ours.cpu/pooled.cpu)
+	return nil
+}
+
+func median(list []sample) sample {
+	var rates, cpus []float64
+	for _, s := range list {
+		rates = append(rates, s.perSecond)
+		cpus = append(cpus, s.cpu)
+	}
+	slices.Sort(rates)
+	slices.Sort(cpus)
+	return sample{rates[len(rates)/2], cpus[len(cpus)/2]}
+}
+
+var (
+	rateLine  = regexp.MustCompile(`tps = ([0-9.]+)`)
+	countLine = regexp.MustCompile(`number of transactions actually processed: (\d+)`)
+)
+
+func (s *setup) once(ctx context.Context, w workload, t target, o options) (sample, error) {
+	pgbench, err := lookPath("pgbench")
+	if err != nil {
+		return sample{}, err
+	}
+	before := cpuTime(t.pid)
+	cmd := exec.CommandContext(ctx, pgbench, "-n", "-M", w.protocol, "-f", w.script, "-c", strconv.Itoa(w.clients), "-j", "2",
+		"-T", strconv.Itoa(max(1, int(o.duration.Seconds()))), t.dsn)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return sample{}, fmt.Errorf("pgbench: %w: %s", err, out)
+	}
+	used := cpuTime(t.pid) - before
+	rate, count := rateLine.FindSubmatch(out), countLine.FindSubmatch(out)
+	if rate == nil || count == nil {
+		return sample{}, fmt.Errorf("pgbench said: %s", out)
+	}
+	perSecond, _ := strconv.ParseFloat(string(rate[1]), 64)
+	n, _ := strconv.ParseFloat(string(count[1]), 64)
+	return sample{perSecond, used * 1e6 / n}, nil
+}
+
+// cpuTime is the CPU time of a process in seconds, 0 for none.
+func cpuTime(pid int) float64 {
+	if pid == 0 {
+		return 0
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+2:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	const ticks = 100 // per second, on every Linux
+	return (user + system) / ticks
+}
+
+// memory measures what idle clients cost the router.
+func (s *setup) memory(ctx context.Context) error {
+	const clients = 5000
+	before := residentKB(s.router.pid)
+	config, err := pgx.ParseConfig(s.router.dsn)
+	if err != nil {
+		return err
+	}
+	config.DialFunc = (&net.Dialer{}).DialContext
+	conns := make([]*pgx.Conn, 0, clients)
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close(ctx)
+		}
+	}()
+	for range clients {
+		c, err := pgx.ConnectConfig(ctx, config)
+		if err != nil {
+			return fmt.Errorf("idle client %d: %w", len(conns)+1, err)
+		}
+		conns = append(conns, c)
+	}
+	after := residentKB(s.router.pid)
+	fmt.Printf("\n%d idle clients: %.1f KB of the router's memory each (%d MB in all)\n", clients,
+		float64(after-before)/clients, after/1024)
+	return nil
+}
+
+func residentKB(pid int) int {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return n
+		}
+	}
+	return 0
+}
