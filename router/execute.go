@@ -181,12 +181,17 @@ func (s *session) rewritten(ctx context.Context, st *plannedStatement) error {
 	if fresh {
 		return errStale()
 	}
+	return s.sendParams(ctx, st, node, rw.Text, types, values)
+}
+
+// sendParams runs a text with parameters on a node for a client that spoke the simple protocol.
+func (s *session) sendParams(ctx context.Context, st *plannedStatement, node, text string, types []uint32, values [][]byte) error {
 	p, err := s.participant(ctx, node)
 	if err != nil {
 		return err
 	}
 	p.wrote = p.wrote || st.plan.Writes
-	appendStatement(p, rw.Text, types, values)
+	appendStatement(p, text, types, values)
 	s.relay.keepReady, s.relay.extended = true, true
 	for _, t := range []byte("12n") {
 		s.relay.Watch[t] = true
@@ -196,11 +201,16 @@ func (s *session) rewritten(ctx context.Context, st *plannedStatement) error {
 		s.relay.Watch[t] = false
 	}
 	s.relay.keepReady, s.relay.extended = false, false
-	if err == nil && failed {
-		s.stopped = true
-		s.txn.failed = s.txn.mode != modeIdle
+	if err != nil {
+		return err
 	}
-	return err
+	if failed {
+		s.stopped = true
+		s.failBlock()
+		return nil
+	}
+	s.effects(ctx, st, p)
+	return nil
 }
 
 // appendStatement sends a text with parameters in the extended protocol.

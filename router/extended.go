@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -40,6 +41,7 @@ type prepared struct {
 	text  string
 	oids  []uint32
 	entry *planned
+	rows  []byte // the description of its result that the client relies on
 }
 
 // portal is a bound statement.
@@ -141,7 +143,7 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 	if err != nil {
 		return s.nodeError(ctx, []byte(p.text), err)
 	}
-	p.entry = entry
+	p.entry, p.rows = entry, rowsOf(entry.described)
 	if e.statements == nil {
 		e.statements = map[string]*prepared{}
 	}
@@ -422,6 +424,9 @@ func (s *session) replan(ctx context.Context, st *prepared) error {
 			return err
 		}
 		st.entry = entry
+		if !bytes.Equal(rowsOf(entry.described), st.rows) {
+			return errResultChanged()
+		}
 		if s.schemaChanged {
 			break
 		}
@@ -433,6 +438,13 @@ func (s *session) replan(ctx context.Context, st *prepared) error {
 		return s.nodeError(ctx, []byte(st.text), st.entry.statements[0].err)
 	}
 	return nil
+}
+
+// errResultChanged is PostgreSQL's own error, which drivers know: they prepare the statement again.
+func errResultChanged() *pgwire.Error {
+	e := pgwire.Errorf("0A000", "cached plan must not change result type")
+	e.Routine = "RevalidateCachedQuery"
+	return e
 }
 
 // bound gives operands the values of the Bind message.

@@ -32,6 +32,9 @@ func (s *session) watchConnection(p *participant) (stop func()) {
 			}
 			switch typ {
 			case 'A', 'N':
+				if typ == 'A' {
+					s.ownNotification(p, msg)
+				}
 				s.client.Append(msg)
 				if s.client.Flush() != nil {
 					return

@@ -35,9 +35,12 @@ func (s *session) own(ctx context.Context, st *plannedStatement) error {
 			WithHint("Use COMMIT: pgshoal commits on several nodes atomically by itself.")
 	case analyze.Fetch, analyze.CloseCursor:
 		return s.cursor(ctx, st)
+	case analyze.Prepare:
+		return s.prepareStatement(ctx, st)
+	case analyze.Execute:
+		return s.executeStatement(ctx, st)
 	}
-	// PREPARE, EXECUTE and DEALLOCATE of SQL live in the home node's session.
-	return s.homeSession(ctx, st)
+	return s.deallocate(st)
 }
 
 func (s *session) begin(ctx context.Context, st *plannedStatement) error {
@@ -227,36 +230,6 @@ func (s *session) everywhere(ctx context.Context, st *plannedStatement) error {
 		s.txn.replay = append(s.txn.replay, st.text)
 	}
 	s.client.Append(answer)
-	return nil
-}
-
-// homeSession runs a statement whose effect lives in a server session, which is kept.
-func (s *session) homeSession(ctx context.Context, st *plannedStatement) error {
-	if p := st.tree.Tree.GetPrepareStmt(); p != nil {
-		if err := s.checkPrepare(ctx, p); err != nil {
-			return err
-		}
-	}
-	p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch, Writes: true, Hold: "prepared statement"}
-	return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
-}
-
-// checkPrepare refuses PREPARE of statements that do not all run on the home node.
-func (s *session) checkPrepare(ctx context.Context, p *pg.PrepareStmt) error {
-	v := s.router.view.Load()
-	cat, err := s.catalog(ctx, v)
-	if err != nil {
-		return err
-	}
-	inner := &analyze.Statement{Tree: p.Query, Class: analyze.Query}
-	made, err, _ := s.planOne(cat, v, inner, nil, false, true)
-	if err != nil {
-		return err
-	}
-	if made.Kind != plan.Route || len(made.Pins) > 0 || made.AnyNode {
-		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "PREPARE of a statement over distributed or reference tables is not supported yet").
-			WithHint("Use your driver's prepared statements (the extended protocol).")
-	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -126,6 +127,7 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
+	keepPositions(text, stmts)
 	entry, fixed, err := s.planStatements(ctx, v, stmts, nil, norm != nil)
 	if err != nil {
 		return nil, err
@@ -134,6 +136,23 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 		s.space.store(norm, text, entry, fixed)
 	}
 	return entry, nil
+}
+
+// keepPositions makes the statements of a text that is sent in pieces begin where they do in the
+// whole, so that positions in errors are those of the client's text.
+func keepPositions(text []byte, stmts []*analyze.Statement) {
+	if len(stmts) < 2 {
+		return
+	}
+	for _, st := range stmts {
+		blank := strings.Map(func(r rune) rune {
+			if r == '\n' {
+				return r
+			}
+			return ' '
+		}, string(text[:st.Offset]))
+		st.Text = blank + st.Text
+	}
 }
 
 // knowSearchPath asks for the search path after it went back to a default.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 
 	"github.com/pgshoal/pgshoal/pgwire"
@@ -47,6 +48,8 @@ func (r *relayState) message(typ byte, msg []byte) (pgwire.Action, error) {
 	case 'S':
 		r.part.conn.ParameterStatus(msg)
 		return r.s.parameter(msg), nil
+	case 'A':
+		r.s.ownNotification(r.part, msg)
 	case 'G':
 		r.copyIn = true
 		return pgwire.Stop, nil
@@ -104,6 +107,14 @@ func (r *relayState) failure(msg []byte) (pgwire.Action, error) {
 		return pgwire.Stop, nil
 	}
 	return pgwire.Forward, nil
+}
+
+// ownNotification gives a notification that the session sent to itself the process number that the
+// client knows as its own.
+func (s *session) ownNotification(p *participant, msg []byte) {
+	if len(msg) >= 9 && binary.BigEndian.Uint32(msg[5:]) == p.conn.PID {
+		binary.BigEndian.PutUint32(msg[5:], s.pid)
+	}
 }
 
 // parameter passes a changed parameter on, once.

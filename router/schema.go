@@ -122,7 +122,7 @@ func (s *session) commitSchema(ctx context.Context) error {
 		err = s.flushPreamble(home)
 	}
 	if err == nil {
-		err = home.conn.Exec(ctx, "SELECT pg_shoal.check_tables()")
+		err = home.conn.Exec(ctx, "SELECT pg_shoal.forget_dropped(); SELECT pg_shoal.check_tables()")
 	}
 	if err != nil {
 		return s.abort(ctx, withoutContext(err))

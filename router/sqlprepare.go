@@ -1,0 +1,221 @@
+package router
+
+import (
+	"context"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// prepareStatement handles SQL's PREPARE. The statement becomes one of the session's prepared
+// statements, which the protocol's messages and SQL share, and needs no server session of its own.
+func (s *session) prepareStatement(ctx context.Context, st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	tree := st.tree.Tree.GetPrepareStmt()
+	e := &s.extended
+	if e.statements[tree.Name] != nil {
+		return pgwire.Errorf("42P05", "prepared statement %q already exists", tree.Name)
+	}
+	text, err := analyze.Deparse(tree.Query)
+	if err != nil {
+		return err
+	}
+	p := &prepared{name: tree.Name, text: text}
+	if p.oids, err = s.typeOIDs(ctx, tree.Argtypes); err != nil {
+		return err
+	}
+	if p.entry, err = s.planPrepared(ctx, p); err != nil {
+		return err
+	}
+	if err := refused(p.entry); err != nil {
+		return err
+	}
+	p.rows = rowsOf(p.entry.described)
+	if e.statements == nil {
+		e.statements = map[string]*prepared{}
+	}
+	e.statements[tree.Name] = p
+	s.complete("PREPARE")
+	return nil
+}
+
+func refused(entry *planned) error {
+	if len(entry.statements) == 1 {
+		return entry.statements[0].err
+	}
+	return nil
+}
+
+// typeOIDs asks the home node what the declared parameter types are.
+func (s *session) typeOIDs(ctx context.Context, types []*pg.Node) ([]uint32, error) {
+	if len(types) == 0 {
+		return nil, nil
+	}
+	conn, done, err := s.homeConnection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var list []string
+	for _, t := range types {
+		// The grammar writes a type out in a cast, whatever form it was given in.
+		text, err := analyze.Deparse(castOfNull(t))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, "pg_catalog.pg_typeof(("+strings.TrimPrefix(text, "SELECT ")+"))::pg_catalog.oid")
+	}
+	rows, err := conn.Query(ctx, "SELECT "+strings.Join(list, ", "))
+	if err != nil {
+		return nil, err
+	}
+	oids := make([]uint32, len(types))
+	for i := range oids {
+		oids[i] = atoi(rows[0][i])
+	}
+	return oids, nil
+}
+
+func castOfNull(t *pg.Node) *pg.Node {
+	null := &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}
+	cast := &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: null, TypeName: t.GetTypeName()}}}
+	return &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{
+		TargetList: []*pg.Node{pg.MakeResTargetNodeWithVal(cast, -1)},
+	}}}
+}
+
+// executeStatement handles SQL's EXECUTE.
+func (s *session) executeStatement(ctx context.Context, st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	tree := st.tree.Tree.GetExecuteStmt()
+	p := s.extended.statements[tree.Name]
+	if p == nil {
+		return pgwire.Errorf("26000", "prepared statement %q does not exist", tree.Name)
+	}
+	if err := s.replan(ctx, p); err != nil {
+		return err
+	}
+	if len(tree.Params) != len(p.entry.params) {
+		return pgwire.Errorf("42601", "wrong number of parameters for prepared statement %q", tree.Name).
+			WithDetail("Expected %d parameters but got %d.", len(p.entry.params), len(tree.Params))
+	}
+	values, err := s.arguments(ctx, tree.Params)
+	if err != nil {
+		return err
+	}
+	if len(p.entry.statements) == 0 {
+		return nil
+	}
+	inner := &p.entry.statements[0]
+	if inner.plan == nil || len(values) == 0 && inner.plan.Kind != plan.Route {
+		return s.run(ctx, &plannedStatement{class: inner.class, text: p.text, tree: inner.tree, plan: inner.plan}, nil)
+	}
+	if inner.plan.Kind != plan.Route {
+		return s.everyWithParams(ctx, inner, &portal{stmt: p, values: values})
+	}
+	return s.executeRoute(ctx, p, inner, values)
+}
+
+// arguments computes the arguments of EXECUTE; plain constants need no node.
+func (s *session) arguments(ctx context.Context, args []*pg.Node) ([][]byte, error) {
+	values := make([][]byte, len(args))
+	var exprs []string
+	var at []int
+	for i, a := range args {
+		if c := a.GetAConst(); c != nil {
+			if c.Isnull {
+				continue
+			}
+			if str := c.GetSval(); str != nil {
+				values[i] = []byte(str.Sval)
+				continue
+			}
+			if n := c.GetIval(); n != nil {
+				values[i] = []byte(itoa(int(n.Ival)))
+				continue
+			}
+		}
+		text, err := analyze.Deparse(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{
+			TargetList: []*pg.Node{pg.MakeResTargetNodeWithVal(a, -1)},
+		}}})
+		if err != nil {
+			return nil, err
+		}
+		exprs = append(exprs, strings.TrimPrefix(text, "SELECT "))
+		at = append(at, i)
+	}
+	if len(exprs) == 0 {
+		return values, nil
+	}
+	computed, _, err := s.evaluate(ctx, exprs)
+	for j, i := range at {
+		if err == nil {
+			values[i] = computed[j]
+		}
+	}
+	return values, err
+}
+
+// textValues are parameters in text.
+type textValues [][]byte
+
+func (v textValues) Value(o *plan.Operand) (exec.Value, error) {
+	if o.Null {
+		return exec.Value{Null: true}, nil
+	}
+	if o.Param == 0 {
+		return exec.Value{Data: []byte(o.Text)}, nil
+	}
+	return exec.Value{Data: v[o.Param-1], Null: v[o.Param-1] == nil}, nil
+}
+
+func (s *session) executeRoute(ctx context.Context, p *prepared, st *plannedStatement, values [][]byte) error {
+	text, types := p.text, p.entry.params
+	var source exec.Values = textValues(values)
+	if rw := st.plan.Rewrite; rw != nil {
+		evaluated, evaluatedTypes, err := s.evaluate(ctx, rw.Eval)
+		if err != nil {
+			return err
+		}
+		source = &computed{source, evaluated}
+		text = rw.Text
+		values = append(append([][]byte{}, values...), evaluated...)
+		types = append(append([]uint32{}, types...), evaluatedTypes...)
+	}
+	node, fresh, err := s.route(ctx, st.plan, source)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		return errStale()
+	}
+	return s.sendParams(ctx, st, node, text, types, values)
+}
+
+// deallocate forgets prepared statements.
+func (s *session) deallocate(st *plannedStatement) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	tree := st.tree.Tree.GetDeallocateStmt()
+	if tree.Name == "" {
+		clear(s.extended.statements)
+		s.complete("DEALLOCATE ALL")
+		return nil
+	}
+	if s.extended.statements[tree.Name] == nil {
+		return pgwire.Errorf("26000", "prepared statement %q does not exist", tree.Name)
+	}
+	delete(s.extended.statements, tree.Name)
+	s.complete("DEALLOCATE")
+	return nil
+}
