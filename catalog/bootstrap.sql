@@ -535,3 +535,24 @@ $$;
 
 REVOKE ALL ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, bigint[], bigint[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, bigint[], bigint[]) TO PUBLIC;
+
+-- From this epoch on only these routers may work here: the backends of all others are ended, and
+-- none of them comes back before it has a newer map. Called when a fence is up, so that a router
+-- which is cut off from the topology store cannot act on the map from before.
+CREATE FUNCTION pg_shoal.admit_only(routers text[], epoch bigint) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    ended integer := 0;
+    r text;
+BEGIN
+    PERFORM pg_shoal.raise_epoch(epoch);
+    FOR r IN SELECT DISTINCT b.router FROM pg_shoal.backends b WHERE b.router <> ALL (routers) LOOP
+        ended := ended + pg_shoal.evict(r);
+    END LOOP;
+    RETURN ended;
+END
+$$;
+REVOKE ALL ON FUNCTION pg_shoal.admit_only(text[], bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.admit_only(text[], bigint) TO {router};

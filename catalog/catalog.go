@@ -6,6 +6,7 @@ package catalog
 import (
 	"context"
 	"slices"
+	"sync"
 )
 
 // Querier runs one statement and returns its rows in text format; a nil value is NULL.
@@ -185,6 +186,7 @@ type Catalog struct {
 	rights    rights
 	operators []Operator
 	paths     searchPaths
+	derived   sync.Map // see Derived
 }
 
 type qualified struct{ schema, name string }

@@ -23,6 +23,9 @@ type Conn struct {
 	Statements *Statements
 	// Settings is the router's: what it has applied to the session. nil on a fresh session.
 	Settings any
+	// Notification, if set, gets the NotificationResponse messages that come while the pool's own
+	// methods read; the session that listens sets it and takes it back.
+	Notification func(msg []byte)
 
 	pool       *keyPool
 	probe      probe

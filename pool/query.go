@@ -163,7 +163,11 @@ func (c *Conn) readResult(onRow func(msg []byte) error) (first *pgwire.Error, er
 		case 'Z':
 			c.TxStatus = pgwire.ReadyStatus(msg)
 			return first, nil
-		case 'N', 'A', 'T', 'C', 'I', '1', '2', '3', 'n', 's', 't', 'H', 'd', 'c':
+		case 'A':
+			if c.Notification != nil {
+				c.Notification(msg)
+			}
+		case 'N', 'T', 'C', 'I', '1', '2', '3', 'n', 's', 't', 'H', 'd', 'c':
 		default:
 			return nil, fmt.Errorf("%w: unexpected message %q", errMalformed, typ)
 		}

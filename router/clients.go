@@ -23,20 +23,17 @@ func (c *clients) init() { c.sessions = map[uint32]*session{} }
 const sessionBits = 19 // of a process number; the rest is the router's number
 
 // add gives the session its process number: the router's number above, so that any router knows
-// where a cancel request belongs, and a running number below. It fails beyond limit.
-func (c *clients) add(s *session, router uint32, limit int) bool {
+// where a cancel request belongs, and a running number below.
+func (c *clients) add(s *session, router uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.sessions) >= limit {
-		return false
-	}
 	for {
 		c.last = (c.last + 1) & (1<<sessionBits - 1)
 		pid := router<<sessionBits | c.last
 		if _, taken := c.sessions[pid]; !taken && pid != 0 {
 			s.pid = pid
 			c.sessions[pid] = s
-			return true
+			return
 		}
 	}
 }

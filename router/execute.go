@@ -469,6 +469,9 @@ func (s *session) collect(ctx context.Context, c *pool.Conn) ([]byte, error) {
 		case 'S':
 			c.ParameterStatus(msg)
 		case '1', '2', '3', 'n', 't':
+		case 'A':
+			s.ownNotification(c, msg)
+			answer = append(answer, msg...)
 		case 'G':
 			// No statement that is collected may ask for data.
 			out := c.Stream.Out()

@@ -2,7 +2,18 @@ package router
 
 import (
 	"time"
+
+	"github.com/pgshoal/pgshoal/pool"
 )
+
+// listen makes sure that no notification of the connection is lost from now on.
+func (s *session) listen(c *pool.Conn) {
+	s.listening = true
+	c.Notification = func(msg []byte) {
+		s.ownNotification(c, msg)
+		s.client.Append(msg)
+	}
+}
 
 // passNotifications relays what listening connections hear while the client is silent. The
 // returned function ends it, before anything else uses the connections.
@@ -33,7 +44,7 @@ func (s *session) watchConnection(p *participant) (stop func()) {
 			switch typ {
 			case 'A', 'N':
 				if typ == 'A' {
-					s.ownNotification(p, msg)
+					s.ownNotification(p.conn, msg)
 				}
 				s.client.Append(msg)
 				if s.client.Flush() != nil {

@@ -77,9 +77,12 @@ func (s *session) commitStatement(ctx context.Context, st *plannedStatement) err
 	if err := s.commit(ctx); err != nil {
 		return err
 	}
-	if failed {
+	switch {
+	case failed:
 		s.complete("ROLLBACK")
-	} else {
+	case s.txn.committed != nil:
+		s.client.Append(s.txn.committed)
+	default:
 		s.complete("COMMIT")
 	}
 	if chain {

@@ -51,7 +51,7 @@ type planSpaces struct {
 
 const (
 	maxNormalised = 5000 // plans of one space, by normalised text
-	maxExact      = 500  // plans that are good for one text only
+	maxExact      = 5000 // plans that are good for one text only
 	maxPlanText   = 64 << 10
 )
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/pool"
 )
 
 // relayState passes a node's answer to the client. It lives as long as the session, so that a
@@ -49,7 +50,7 @@ func (r *relayState) message(typ byte, msg []byte) (pgwire.Action, error) {
 		r.part.conn.ParameterStatus(msg)
 		return r.s.parameter(msg), nil
 	case 'A':
-		r.s.ownNotification(r.part, msg)
+		r.s.ownNotification(r.part.conn, msg)
 	case 'G':
 		r.copyIn = true
 		return pgwire.Stop, nil
@@ -111,8 +112,8 @@ func (r *relayState) failure(msg []byte) (pgwire.Action, error) {
 
 // ownNotification gives a notification that the session sent to itself the process number that the
 // client knows as its own.
-func (s *session) ownNotification(p *participant, msg []byte) {
-	if len(msg) >= 9 && binary.BigEndian.Uint32(msg[5:]) == p.conn.PID {
+func (s *session) ownNotification(c *pool.Conn, msg []byte) {
+	if len(msg) >= 9 && binary.BigEndian.Uint32(msg[5:]) == c.PID {
 		binary.BigEndian.PutUint32(msg[5:], s.pid)
 	}
 }

@@ -100,11 +100,12 @@ type Router struct {
 	counters counters
 	clients  clients
 
-	listener net.Listener
-	ready    chan struct{}
-	stop     context.CancelFunc
-	draining atomic.Bool
-	work     sync.WaitGroup
+	listener  net.Listener
+	ready     chan struct{}
+	stop      context.CancelFunc
+	draining  atomic.Bool
+	connected atomic.Int64 // clients, those that are not authenticated yet included
+	work      sync.WaitGroup
 }
 
 // New prepares a router; Serve starts it.

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/topo"
 )
 
@@ -64,7 +68,34 @@ func (s *session) raiseFence(ctx context.Context, tables []uint32) error {
 	if err := topo.WaitQuiet(ctx, s.router.store, m.Epoch, id); err != nil {
 		return schemaError(ctx, "waiting for the routers", err)
 	}
-	return nil
+	return s.router.shutOut(ctx, m)
+}
+
+// shutOut ends the server connections of routers that are no longer members of the cluster. One
+// that lives and is only cut off from the topology store would go on with a map from before the
+// fence; the nodes admit it again when it has a newer one.
+func (r *Router) shutOut(ctx context.Context, m *keyspace.Map) error {
+	members, err := topo.Members(ctx, r.store, topo.RoleRouter)
+	if err != nil {
+		return schemaError(ctx, "listing the routers", err)
+	}
+	names := make([]string, 0, len(members))
+	for _, member := range members {
+		names = append(names, plan.QuoteLiteral(member.Name))
+	}
+	sql := fmt.Sprintf("SELECT pg_shoal.admit_only(ARRAY[%s]::text[], %d)", strings.Join(names, ", "), m.Epoch)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, node := range homeFirst(m) {
+		g.Go(func() error {
+			conn, err := r.service(ctx, node, serviceDatabase)
+			if err != nil {
+				return err
+			}
+			defer r.pool.Release(conn)
+			return conn.Exec(ctx, sql)
+		})
+	}
+	return g.Wait()
 }
 
 func schemaError(ctx context.Context, doing string, err error) error {

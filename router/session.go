@@ -98,6 +98,12 @@ func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 		r.cancel(ctx, *c.Cancel)
 		return
 	}
+	// Counted before authentication, which costs a question to the home node.
+	defer r.connected.Add(-1)
+	if int(r.connected.Add(1)) > lv.maxClients {
+		c.Fail(pgwire.Fatalf("53300", "sorry, too many clients already"))
+		return
+	}
 	s := &session{router: r, client: c.Stream, user: c.User, database: c.Database, log: r.log}
 	if err := s.start(ctx, c, lv); err != nil {
 		c.Fail(err)
@@ -140,10 +146,7 @@ func (s *session) start(ctx context.Context, c *pgwire.Client, lv *live) error {
 	if err := s.authenticate(ctx, c, lv); err != nil {
 		return err
 	}
-	number := uint32(s.router.member.Load().Member().Number)
-	if !s.router.clients.add(s, number, lv.maxClients) {
-		return pgwire.Fatalf("53300", "sorry, too many clients already")
-	}
+	s.router.clients.add(s, uint32(s.router.member.Load().Member().Number))
 	if err := s.greet(ctx, c); err != nil {
 		s.router.clients.remove(s)
 		return err

@@ -152,7 +152,7 @@ func (s *session) effects(ctx context.Context, st *plannedStatement, p *particip
 		s.noteTemporary(st)
 	}
 	if st.class == analyze.Listen {
-		s.listening = true
+		s.listen(p.conn)
 	}
 	for _, set := range st.plan.Settings {
 		s.settingChanged(ctx, p, set.Name, set.Local)

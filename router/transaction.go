@@ -36,6 +36,8 @@ type transaction struct {
 	saved      *settingSet
 	setAny     bool
 	savepoints []savepoint
+	// committed is what the one node that wrote answered to COMMIT: notices and notifications too.
+	committed []byte
 	// changed are the temporary tables and the like that a rollback takes away.
 	temporaryBefore map[string]bool
 }
@@ -87,7 +89,7 @@ func (t *transaction) part(node string) *participant {
 func (s *session) open(mode txMode, begin string) {
 	t := &s.txn
 	t.mode, t.begin, t.failed = mode, begin, false
-	t.saved, t.setAny = s.settings, false
+	t.saved, t.setAny, t.committed = s.settings, false, nil
 	t.temporaryBefore = nil
 }
 
@@ -289,10 +291,13 @@ func (s *session) commitPlain(ctx context.Context, parts []*participant) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	if err := parts[0].conn.Exec(ctx, "COMMIT"); err != nil {
+	parts[0].conn.SendQuery("COMMIT")
+	answer, err := s.collect(ctx, parts[0].conn)
+	if err != nil {
 		_ = s.finishReaders(ctx, parts[1:], "ROLLBACK")
 		return err
 	}
+	s.txn.committed = answer
 	return s.finishReaders(ctx, parts[1:], "COMMIT")
 }
 
@@ -384,6 +389,7 @@ func (s *session) giveBack(p *participant) {
 	if p.preamble > 0 {
 		p.conn.Broken = true
 	}
+	p.conn.Notification = nil
 	s.router.pool.Release(p.conn)
 	p.conn = nil
 	s.spare = p
