@@ -1,11 +1,11 @@
 package pgwire
 
 import (
-	"errors"
 	"io"
 	"net"
 	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // idleOut is how much memory for output an idle stream may keep.
@@ -28,12 +28,117 @@ func freeBuffer(b []byte) {
 	}
 }
 
-// awaiter reads the first bytes after a pause into a buffer that is taken only when they are there.
-type awaiter struct {
-	raw   syscall.RawConn
+// rawSocket reads and writes a socket past net.Conn, which saves the scheduler's bookkeeping of
+// system calls that may block: these never do, the sockets are non-blocking. It waits through
+// net.Conn all the same, so deadlines and Close work as usual.
+type rawSocket struct {
+	conn  syscall.RawConn
 	known bool
-	ready func(fd uintptr) bool
-	err   error
+
+	// The callbacks are made once, so that a call allocates nothing. Reading and writing have
+	// nothing in common, because two goroutines may do them.
+	onRead, onAwait, onExchange, onWrite func(fd uintptr) bool
+	in, out                              transferred
+	sent                                 bool // the question of an exchange
+}
+
+// transferred is how far one direction is.
+type transferred struct {
+	data []byte
+	n    int
+	err  error
+}
+
+// socket returns the stream's socket, or nil when there is none: TLS has its own buffers.
+func (s *Stream) socket() *rawSocket {
+	r := &s.raw
+	if !r.known {
+		r.known = true
+		switch conn := s.Conn.(type) {
+		case *net.TCPConn:
+			r.conn, _ = conn.SyscallConn()
+		case *net.UnixConn:
+			r.conn, _ = conn.SyscallConn()
+		}
+		r.onRead, r.onWrite = r.readable, r.writable
+		r.onAwait, r.onExchange = s.awaited, s.exchanged
+	}
+	if r.conn == nil {
+		return nil
+	}
+	return r
+}
+
+// read is one read of the connection.
+func (s *Stream) read(p []byte) (int, error) {
+	r := s.socket()
+	if r == nil {
+		return s.Conn.Read(p)
+	}
+	r.in = transferred{data: p}
+	if err := r.conn.Read(r.onRead); err != nil {
+		return 0, err
+	}
+	r.in.data = nil
+	return r.in.n, r.in.err
+}
+
+func (r *rawSocket) readable(fd uintptr) bool {
+	n, errno := transfer(syscall.SYS_READ, fd, r.in.data)
+	switch {
+	case errno == syscall.EAGAIN:
+		return false
+	case errno != 0:
+		r.in.err = errno
+	case n == 0:
+		r.in.err = io.EOF
+	}
+	r.in.n = n
+	return true
+}
+
+// write writes all of p.
+func (s *Stream) write(p []byte) (int, error) {
+	r := s.socket()
+	if r == nil || len(p) == 0 {
+		return s.Conn.Write(p)
+	}
+	r.out = transferred{data: p}
+	if err := r.conn.Write(r.onWrite); err != nil {
+		return r.out.n, err
+	}
+	r.out.data = nil
+	return r.out.n, r.out.err
+}
+
+func (r *rawSocket) writable(fd uintptr) bool {
+	w := &r.out
+	for w.n < len(w.data) {
+		n, errno := transfer(syscall.SYS_WRITE, fd, w.data[w.n:])
+		if errno == syscall.EAGAIN {
+			return false
+		}
+		if errno != 0 {
+			w.err = errno
+			return true
+		}
+		w.n += n
+	}
+	return true
+}
+
+// transfer is a system call on a non-blocking socket.
+func transfer(call, fd uintptr, p []byte) (int, syscall.Errno) {
+	for {
+		n, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		if errno == syscall.EINTR {
+			continue
+		}
+		if errno != 0 {
+			return 0, errno
+		}
+		return int(n), 0
+	}
 }
 
 // Await waits until something can be taken, and holds no buffer meanwhile.
@@ -42,48 +147,77 @@ func (s *Stream) Await() error {
 		return nil
 	}
 	s.Idle()
-	a := &s.await
-	if !a.known {
-		a.known = true
-		// Only a bare socket can be read past net.Conn; TLS has its own buffers.
-		switch conn := s.Conn.(type) {
-		case *net.TCPConn:
-			a.raw, _ = conn.SyscallConn()
-		case *net.UnixConn:
-			a.raw, _ = conn.SyscallConn()
-		}
-		a.ready = s.readable
-	}
-	if a.raw == nil {
+	r := s.socket()
+	if r == nil {
 		return s.need(1)
 	}
-	a.err = nil
-	if err := a.raw.Read(a.ready); err != nil {
+	r.in = transferred{}
+	if err := r.conn.Read(r.onAwait); err != nil {
 		return err
 	}
-	return a.err
+	return r.in.err
 }
 
-// readable reads what the socket has; false means nothing yet.
-func (s *Stream) readable(fd uintptr) bool {
+// awaited reads into a buffer that is taken only when there is something.
+func (s *Stream) awaited(fd uintptr) bool {
 	buf := newBuffer(bufferSize)
-	for {
-		n, err := syscall.Read(int(fd), buf)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case errors.Is(err, syscall.EAGAIN):
-			freeBuffer(buf)
-			return false
-		case err != nil:
-			freeBuffer(buf)
-			s.await.err = err
-		case n == 0:
-			freeBuffer(buf)
-			s.await.err = io.EOF
-		default:
-			s.buf, s.r, s.w = buf, 0, n
-		}
+	n, errno := transfer(syscall.SYS_READ, fd, buf)
+	if errno == 0 && n > 0 {
+		s.buf, s.r, s.w = buf, 0, n
 		return true
 	}
+	freeBuffer(buf)
+	switch {
+	case errno == syscall.EAGAIN:
+		return false
+	case errno != 0:
+		s.raw.in.err = errno
+	default:
+		s.raw.in.err = io.EOF
+	}
+	return true
+}
+
+// Exchange sends what is pending and waits for the first bytes of the answer. It knows that there
+// is none before the question was sent, so it does not look for one in vain.
+func (s *Stream) Exchange() error {
+	r := s.socket()
+	if r == nil || s.r < s.w || len(s.out) == 0 {
+		return s.Flush()
+	}
+	freeBuffer(s.buf)
+	s.buf, s.r, s.w = nil, 0, 0
+	r.sent, r.in = false, transferred{}
+	err := r.conn.Read(r.onExchange)
+	if err == nil {
+		err = r.in.err
+	}
+	if err != nil {
+		return err
+	}
+	if !r.sent { // the socket did not take all of it at once
+		rest := s.out[r.in.n:]
+		if _, err := s.write(rest); err != nil {
+			return err
+		}
+	}
+	s.sent()
+	return nil
+}
+
+// exchanged runs while the socket's readiness is watched already, so an answer that comes right
+// after the write is not missed.
+func (s *Stream) exchanged(fd uintptr) bool {
+	r := &s.raw
+	if r.sent {
+		return s.awaited(fd)
+	}
+	n, errno := transfer(syscall.SYS_WRITE, fd, s.out)
+	if errno != 0 && errno != syscall.EAGAIN {
+		r.in.err = errno
+		return true
+	}
+	r.in.n = n
+	r.sent = n == len(s.out)
+	return !r.sent
 }

@@ -34,7 +34,7 @@ type Stream struct {
 	r, w int // unread bytes are buf[r:w]
 	out  []byte
 
-	await awaiter
+	raw rawSocket
 }
 
 // NewStream frames conn.
@@ -111,7 +111,7 @@ func (s *Stream) ReadFull(p []byte) error {
 func (s *Stream) need(n int) error {
 	for s.w-s.r < n {
 		s.makeRoom(s.room(n))
-		k, err := s.Conn.Read(s.buf[s.w:])
+		k, err := s.read(s.buf[s.w:])
 		s.w += k
 		if err != nil && s.w-s.r < n {
 			if errors.Is(err, io.EOF) && s.w > s.r {
@@ -182,13 +182,18 @@ func (s *Stream) Flush() error {
 	if len(s.out) == 0 {
 		return nil
 	}
-	_, err := s.Conn.Write(s.out)
+	_, err := s.write(s.out)
+	s.sent()
+	return err
+}
+
+// sent empties the pending output; what one large answer needed is not kept.
+func (s *Stream) sent() {
 	if cap(s.out) > 4*bufferSize {
 		s.out = nil
 	} else {
 		s.out = s.out[:0]
 	}
-	return err
 }
 
 // Write sends b at once, after anything pending.
@@ -197,5 +202,5 @@ func (s *Stream) Write(b []byte) (int, error) {
 		s.Append(b)
 		return len(b), s.Flush()
 	}
-	return s.Conn.Write(b)
+	return s.write(b)
 }

@@ -126,7 +126,7 @@ func (s *session) forward(ctx context.Context, st *plannedStatement, node string
 
 // exchange sends what is pending to the node and relays its answer.
 func (s *session) exchange(ctx context.Context, p *participant) (failed bool, err error) {
-	if err := p.conn.Stream.Flush(); err != nil {
+	if err := p.conn.Stream.Exchange(); err != nil {
 		p.conn.Broken = true
 		return true, lostNode(p.node)
 	}
