@@ -32,8 +32,7 @@ func freeBuffer(b []byte) {
 // system calls that may block: these never do, the sockets are non-blocking. It waits through
 // net.Conn all the same, so deadlines and Close work as usual.
 type rawSocket struct {
-	conn  syscall.RawConn
-	known bool
+	conn syscall.RawConn // nil: there is no bare socket
 
 	// The callbacks are made once, so that a call allocates nothing. Reading and writing have
 	// nothing in common, because two goroutines may do them.
@@ -49,24 +48,23 @@ type transferred struct {
 	err  error
 }
 
-// socket returns the stream's socket, or nil when there is none: TLS has its own buffers.
-func (s *Stream) socket() *rawSocket {
-	r := &s.raw
-	if !r.known {
-		r.known = true
-		switch conn := s.Conn.(type) {
-		case *net.TCPConn:
-			r.conn, _ = conn.SyscallConn()
-		case *net.UnixConn:
-			r.conn, _ = conn.SyscallConn()
-		}
-		r.onRead, r.onWrite = r.readable, r.writable
-		r.onAwait, r.onExchange = s.awaited, s.exchanged
+// open finds the stream's socket. There is none under TLS, which has its own buffers.
+func (r *rawSocket) open(s *Stream) {
+	switch conn := s.Conn.(type) {
+	case *net.TCPConn:
+		r.conn, _ = conn.SyscallConn()
+	case *net.UnixConn:
+		r.conn, _ = conn.SyscallConn()
 	}
-	if r.conn == nil {
+	r.onRead, r.onWrite = r.readable, r.writable
+	r.onAwait, r.onExchange = s.awaited, s.exchanged
+}
+
+func (s *Stream) socket() *rawSocket {
+	if s.raw.conn == nil {
 		return nil
 	}
-	return r
+	return &s.raw
 }
 
 // read is one read of the connection.
@@ -146,7 +144,7 @@ func (s *Stream) Await() error {
 	if s.r < s.w {
 		return nil
 	}
-	s.Idle()
+	s.freeRead()
 	r := s.socket()
 	if r == nil {
 		return s.need(1)

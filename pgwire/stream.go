@@ -28,7 +28,7 @@ var ErrMessageSize = errors.New("pgwire: invalid message length")
 // writes and sends them with Flush. A Stream belongs to one goroutine at a time, except that
 // one may read while another writes.
 type Stream struct {
-	Conn net.Conn
+	Conn net.Conn // not to be changed
 
 	buf  []byte
 	r, w int // unread bytes are buf[r:w]
@@ -38,7 +38,11 @@ type Stream struct {
 }
 
 // NewStream frames conn.
-func NewStream(conn net.Conn) *Stream { return &Stream{Conn: conn} }
+func NewStream(conn net.Conn) *Stream {
+	s := &Stream{Conn: conn}
+	s.raw.open(s)
+	return s
+}
 
 // Buffered is the number of bytes read from the connection and not yet taken.
 func (s *Stream) Buffered() int { return s.w - s.r }
@@ -159,12 +163,17 @@ func (s *Stream) makeRoom(n int) {
 
 // Idle gives the read buffer back when nothing is in it, so that an idle connection costs little.
 func (s *Stream) Idle() {
+	s.freeRead()
+	if cap(s.out) > idleOut && len(s.out) == 0 {
+		s.out = nil
+	}
+}
+
+// freeRead gives an empty read buffer back.
+func (s *Stream) freeRead() {
 	if s.r == s.w {
 		freeBuffer(s.buf)
 		s.buf, s.r, s.w = nil, 0, 0
-	}
-	if cap(s.out) > idleOut && len(s.out) == 0 {
-		s.out = nil
 	}
 }
 

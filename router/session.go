@@ -266,6 +266,7 @@ func (s *session) awaitClient() error {
 			return errClientGone
 		}
 	}
+	s.client.Idle()
 	if s.listening {
 		stop := s.passNotifications()
 		defer stop()
