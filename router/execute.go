@@ -100,6 +100,9 @@ func (s *session) routeOne(ctx context.Context, st *plannedStatement, raw []byte
 	} else {
 		p.conn.SendQuery(st.text)
 	}
+	if explains(st) {
+		return s.explained(ctx, st, p)
+	}
 	s.relay.keepReady = true
 	failed, err := s.exchange(ctx, p)
 	s.relay.keepReady = false

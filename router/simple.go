@@ -62,7 +62,7 @@ func (s *session) logSlow(started time.Time, text []byte) {
 func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) error {
 	for {
 		st := &entry.statements[0]
-		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil {
+		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || explains(st) {
 			break
 		}
 		node, fresh, err := s.route(ctx, st.plan, s)
