@@ -556,3 +556,15 @@ END
 $$;
 REVOKE ALL ON FUNCTION pg_shoal.admit_only(text[], bigint) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_shoal.admit_only(text[], bigint) TO {router};
+
+-- Ends the idle connections that routers keep to a database, so that it can be dropped or renamed.
+CREATE FUNCTION pg_shoal.disconnect(database name) RETURNS integer
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT count(*) FILTER (WHERE pg_terminate_backend(a.pid, 5000))::integer
+    FROM pg_shoal.backends b JOIN pg_stat_activity a ON a.pid = b.pid AND a.backend_start = b.backend_start
+    WHERE a.datname = database AND a.state = 'idle' AND a.pid <> pg_backend_pid()
+$$;
+REVOKE ALL ON FUNCTION pg_shoal.disconnect(name) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.disconnect(name) TO {router};

@@ -259,13 +259,17 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 		}
 	}
 	m, err := s.enterAny(ctx, tables)
+	if err == nil && st.plan.Schema {
+		err = s.disconnect(ctx, m, st.text)
+	}
 	if err != nil {
 		return nil, err
 	}
-	text, other, params, types := st.text, st.plan.OtherText, [][]byte(nil), []uint32(nil)
-	if text, err = s.withVerifier(st); err != nil {
+	text, err := s.withVerifier(st)
+	if err != nil {
 		return nil, err
 	}
+	other, params, types := st.plan.OtherText, [][]byte(nil), []uint32(nil)
 	if rw := st.plan.Rewrite; rw != nil {
 		if params, types, err = s.evaluate(ctx, rw.Eval); err != nil {
 			return nil, err
@@ -385,6 +389,14 @@ func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
 	if err != nil {
 		return err
 	}
+	if err := s.disconnect(ctx, m, st.text); err != nil {
+		return err
+	}
+	if st.plan.Schema {
+		if err := s.router.storeReachable(ctx); err != nil {
+			return err
+		}
+	}
 	var answer []byte
 	var done []string
 	for _, name := range homeFirst(m) {
@@ -403,9 +415,7 @@ func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
 	}
 	if st.plan.Schema {
 		s.release()
-		if err := s.publishSchema(ctx); err != nil {
-			return err
-		}
+		s.publishSchema(ctx)
 	}
 	s.client.Append(answer)
 	return nil

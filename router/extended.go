@@ -42,6 +42,8 @@ type prepared struct {
 	oids  []uint32
 	entry *planned
 	rows  []byte // the description of its result that the client relies on
+	// atHome is set for a statement of SQL's PREPARE that exists in the home node's session too.
+	atHome bool
 }
 
 // portal is a bound statement.
@@ -49,7 +51,6 @@ type portal struct {
 	stmt   *prepared
 	part   *participant
 	values [][]byte // parameters, for statements that the router executes itself
-	done   bool
 }
 
 func (e *extended) busy() bool { return e.segment != nil || e.touched }
@@ -205,6 +206,9 @@ func (s *session) describeAtHome(ctx context.Context, p *prepared, stmts []*anal
 	if len(stmts) == 0 || ownDescription(stmts[0]) {
 		return s.ownDescribed(stmts)
 	}
+	if placing(stmts[0]) {
+		return s.placingDescribed(stmts[0])
+	}
 	if s.extended.segment != nil && (s.schemaChanged || s.hold != "") {
 		if err := s.finishSegment(ctx); err != nil {
 			return nil, nil, err
@@ -243,9 +247,6 @@ func (s *session) describeAtHome(ctx context.Context, p *prepared, stmts []*anal
 		case 'Z':
 			conn.TxStatus = pgwire.ReadyStatus(msg)
 			if failure != nil {
-				if placing(stmts[0]) {
-					return s.placingDescribed(stmts[0])
-				}
 				return nil, nil, failure
 			}
 			return described, params, nil

@@ -40,7 +40,7 @@ func (s *session) own(ctx context.Context, st *plannedStatement) error {
 	case analyze.Execute:
 		return s.executeStatement(ctx, st)
 	}
-	return s.deallocate(st)
+	return s.deallocate(ctx, st)
 }
 
 func (s *session) begin(ctx context.Context, st *plannedStatement) error {
@@ -135,7 +135,7 @@ func (s *session) savepoint(ctx context.Context, st *plannedStatement) error {
 	t := &s.txn
 	name := st.tree.Tree.GetTransactionStmt().GetSavepointName()
 	if t.mode != modeExplicit {
-		return pgwire.Errorf("25P01", "%s can only be used in transaction blocks", savepointWords(st.class))
+		return pgwire.Errorf("25P01", "%s can only be used in transaction blocks", savepointCommand(st.class))
 	}
 	if t.failed && st.class != analyze.RollbackTo {
 		return errAborted()
@@ -173,6 +173,16 @@ func (s *session) savepoint(ctx context.Context, st *plannedStatement) error {
 	}
 	s.complete(savepointWords(st.class))
 	return nil
+}
+
+func savepointCommand(c analyze.Class) string {
+	switch c {
+	case analyze.Savepoint:
+		return "SAVEPOINT"
+	case analyze.Release:
+		return "RELEASE SAVEPOINT"
+	}
+	return "ROLLBACK TO SAVEPOINT"
 }
 
 func savepointWords(c analyze.Class) string {

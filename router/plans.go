@@ -177,16 +177,19 @@ func (s *session) knowSearchPath(ctx context.Context) error {
 // planStatements plans all statements of a text.
 func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.Statement, params []uint32, literals bool) (_ *planned, fixed bool, err error) {
 	entry := &planned{epoch: v.m.Epoch, params: params, id: s.router.plans.lastID.Add(1)}
-	cat, err := s.catalog(ctx, v)
-	if err != nil {
-		return nil, false, err
-	}
 	for _, st := range stmts {
 		ps := plannedStatement{class: st.Class, text: st.Text}
-		if ownClass(st.Class) {
+		switch {
+		case ownClass(st.Class):
 			ps.tree = st
 			fixed = true
-		} else {
+		case s.txn.failed && s.schemaChanged: // the schema it would see cannot be read any more
+			ps.err, fixed = errAborted(), true
+		default:
+			cat, err := s.catalog(ctx, v)
+			if err != nil {
+				return nil, false, err
+			}
 			ps.plan, ps.err, fixed = s.planOne(cat, v, st, params, literals, fixed)
 		}
 		entry.statements = append(entry.statements, ps)
@@ -210,6 +213,9 @@ func (s *session) planOne(cat *catalog.Catalog, v *view, st *analyze.Statement, 
 	res, err := plan.Make(in)
 	if err != nil {
 		return nil, err, true
+	}
+	if rel := st.Tree.GetUpdateStmt().GetRelation(); rel.GetRelname() == "pg_settings" {
+		res.Plan.Hold = "UPDATE of pg_settings"
 	}
 	return res.Plan, nil, fixed || res.Fixed
 }

@@ -103,6 +103,7 @@ type Router struct {
 	listener  net.Listener
 	ready     chan struct{}
 	stop      context.CancelFunc
+	ending    <-chan struct{} // closed when Serve ends
 	draining  atomic.Bool
 	connected atomic.Int64 // clients, those that are not authenticated yet included
 	work      sync.WaitGroup
@@ -157,6 +158,7 @@ func (r *Router) Reload(cfg Config) error {
 // Serve accepts clients until the context ends or Shutdown is called.
 func (r *Router) Serve(ctx context.Context) error {
 	ctx, r.stop = context.WithCancel(ctx)
+	r.ending = ctx.Done()
 	defer r.stop()
 	defer r.pool.Close()
 	listener, err := net.Listen("tcp", r.cfg.Listen)

@@ -153,6 +153,9 @@ func (s *session) commitSchema(ctx context.Context) error {
 		err = s.flushPreamble(home)
 	}
 	if err == nil {
+		err = s.router.storeReachable(ctx)
+	}
+	if err == nil {
 		err = home.conn.Exec(ctx, "SELECT pg_shoal.forget_dropped(); SELECT pg_shoal.check_tables()")
 	}
 	if err != nil {
@@ -161,8 +164,22 @@ func (s *session) commitSchema(ctx context.Context) error {
 	if err := s.commitParts(ctx); err != nil {
 		return err
 	}
-	return s.publishSchema(ctx)
+	s.publishSchema(ctx)
+	return nil
 }
+
+// storeReachable makes sure that a change of the schema can be told to all routers before it is made.
+func (r *Router) storeReachable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := r.store.Healthy(ctx); err != nil {
+		return pgwire.Errorf("55000", "the topology store is not reachable").
+			WithHint("Changes of the schema need it; other statements go on.")
+	}
+	return nil
+}
+
+const storeTimeout = 3 * time.Second
 
 // withoutContext takes the inside of pg_shoal's functions out of an error.
 func withoutContext(err error) error {
@@ -175,34 +192,60 @@ func withoutContext(err error) error {
 	return &out
 }
 
-// publishSchema makes all routers read the schema again.
-func (s *session) publishSchema(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), schemaTimeout)
-	defer cancel()
+// publishSchema makes all routers read the schema again. The change is durable: when the topology
+// store fails just now the client gets a warning, and the router goes on trying.
+func (s *session) publishSchema(ctx context.Context) {
 	id := s.fenceID
-	m, err := topo.UpdateMap(ctx, s.router.store, func(m *keyspace.Map) (*keyspace.Map, error) {
-		if id != "" && slices.ContainsFunc(m.Fences, func(f keyspace.Fence) bool { return f.ID == id }) {
-			next, err := m.RemoveFence(id)
+	err := s.router.publish(context.WithoutCancel(ctx), s.database, id)
+	s.fenceID = ""
+	s.fence.Store("")
+	if err == nil {
+		return
+	}
+	s.log.Error("the schema has changed, but not all routers know it yet", "database", s.database, "error", err)
+	warning := pgwire.Noticef("01000", "the change is committed, but not all routers know it yet: %v", err)
+	warning.Severity, warning.SeverityRaw = "WARNING", "WARNING"
+	out := s.client.Out()
+	*out = warning.AppendNoticeTo(*out)
+	s.router.work.Go(func() { s.router.publishLater(s.database, id) })
+}
+
+// publish raises the schema's version, takes the fence down, and waits for all routers.
+func (r *Router) publish(ctx context.Context, database, fence string) error {
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+	defer cancel()
+	m, err := topo.UpdateMap(ctx, r.store, func(m *keyspace.Map) (*keyspace.Map, error) {
+		if slices.ContainsFunc(m.Fences, func(f keyspace.Fence) bool { return f.ID == fence }) {
+			next, err := m.RemoveFence(fence)
 			if err != nil {
 				return nil, err
 			}
 			m = next
 		}
-		return m.BumpSchema(s.database)
+		return m.BumpSchema(database)
 	})
-	if err == nil {
-		s.fenceID = ""
-		s.fence.Store("")
-		_, err = s.router.follower.Wait(ctx, m.Epoch)
-	}
-	if err == nil {
-		err = topo.WaitAcked(ctx, s.router.store, m.Epoch, "")
-	}
 	if err != nil {
-		// The change is durable; the fence, if any, keeps others from acting on an old schema.
-		s.log.Error("the schema has changed, but not all routers know it yet", "database", s.database, "error", err)
-		return pgwire.Errorf("01000", "the change is committed, but not all routers know it yet: %v", err).
-			WithHint("Run another change of the schema once the topology store is reachable.")
+		return err
 	}
-	return nil
+	if _, err := r.follower.Wait(ctx, m.Epoch); err != nil {
+		return err
+	}
+	return topo.WaitAcked(ctx, r.store, m.Epoch, "")
+}
+
+// publishLater tries until it succeeds or the router ends.
+func (r *Router) publishLater(database, fence string) {
+	tick := time.NewTicker(storeTimeout)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.ending:
+			return
+		case <-tick.C:
+		}
+		if err := r.publish(context.Background(), database, fence); err == nil {
+			r.log.Info("all routers know the new schema", "database", database)
+			return
+		}
+	}
 }

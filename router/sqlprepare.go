@@ -38,12 +38,33 @@ func (s *session) prepareStatement(ctx context.Context, st *plannedStatement) er
 		return err
 	}
 	p.rows = rowsOf(p.entry.described)
+	if homeOnly(p.entry) {
+		if err := s.toHome(ctx, st); err != nil || s.stopped {
+			return err
+		}
+		p.atHome = true
+	}
 	if e.statements == nil {
 		e.statements = map[string]*prepared{}
 	}
 	e.statements[tree.Name] = p
-	s.complete("PREPARE")
+	if !p.atHome {
+		s.complete("PREPARE")
+	}
 	return nil
+}
+
+// homeOnly reports a statement that runs on the home node as on any PostgreSQL: it is prepared there
+// too, in a server session that the client keeps, so that nothing about it differs.
+func homeOnly(entry *planned) bool {
+	return len(entry.statements) == 1 && entry.statements[0].plan != nil && entry.statements[0].plan.Kind == plan.Route &&
+		len(entry.statements[0].plan.Pins) == 0 && !entry.statements[0].plan.AnyNode && entry.statements[0].plan.Rewrite == nil
+}
+
+// toHome passes PREPARE, EXECUTE or DEALLOCATE on.
+func (s *session) toHome(ctx context.Context, st *plannedStatement) error {
+	p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch, Writes: true, Hold: "prepared statement"}
+	return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
 }
 
 func refused(entry *planned) error {
@@ -101,8 +122,14 @@ func (s *session) executeStatement(ctx context.Context, st *plannedStatement) er
 	if p == nil {
 		return pgwire.Errorf("26000", "prepared statement %q does not exist", tree.Name)
 	}
+	if p.atHome && p.entry.epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
+		return s.toHome(ctx, st)
+	}
 	if err := s.replan(ctx, p); err != nil {
 		return err
+	}
+	if p.atHome && homeOnly(p.entry) {
+		return s.toHome(ctx, st)
 	}
 	if len(tree.Params) != len(p.entry.params) {
 		return pgwire.Errorf("42601", "wrong number of parameters for prepared statement %q", tree.Name).
@@ -202,20 +229,36 @@ func (s *session) executeRoute(ctx context.Context, p *prepared, st *plannedStat
 }
 
 // deallocate forgets prepared statements.
-func (s *session) deallocate(st *plannedStatement) error {
+func (s *session) deallocate(ctx context.Context, st *plannedStatement) error {
 	if s.txn.failed {
 		return errAborted()
 	}
 	tree := st.tree.Tree.GetDeallocateStmt()
+	statements := s.extended.statements
 	if tree.Name == "" {
-		clear(s.extended.statements)
-		s.complete("DEALLOCATE ALL")
-		return nil
+		atHome := false
+		for _, p := range statements {
+			atHome = atHome || p.atHome
+		}
+		clear(statements)
+		if !atHome {
+			s.complete("DEALLOCATE ALL")
+			return nil
+		}
+		err := s.toHome(ctx, st)
+		if p := s.txn.part(s.router.view.Load().m.Home); p != nil {
+			p.conn.Statements.Clear() // the router's own are gone with the client's
+		}
+		return err
 	}
-	if s.extended.statements[tree.Name] == nil {
+	p := statements[tree.Name]
+	if p == nil {
 		return pgwire.Errorf("26000", "prepared statement %q does not exist", tree.Name)
 	}
-	delete(s.extended.statements, tree.Name)
+	delete(statements, tree.Name)
+	if p.atHome {
+		return s.toHome(ctx, st)
+	}
 	s.complete("DEALLOCATE")
 	return nil
 }

@@ -46,7 +46,6 @@ type savepoint struct {
 	name     string
 	replay   int // length of replay when it was set
 	settings *settingSet
-	failed   bool
 }
 
 // participant is a node's part in the transaction: a server connection held by the session.
