@@ -312,7 +312,7 @@ func (r *rowSender) row(data []byte, key [][]byte) error {
 // Hash asks the home node over a connection of its own: those of the transaction are busy.
 func (r *rowSender) Hash(key keyspace.Type, as string, text []byte) (uint64, error) {
 	s := r.session
-	conn, err := s.router.pool.Acquire(context.Background(), s.poolKey(s.router.view.Load().m.Home), s.creds)
+	conn, err := s.acquire(context.Background(), s.router.view.Load().m.Home)
 	if err != nil {
 		return 0, err
 	}

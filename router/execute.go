@@ -505,7 +505,7 @@ func (s *session) homeConnection(ctx context.Context) (*pool.Conn, func(), error
 	if s.schemaChanged || s.hold != "" {
 		return s.homeInTransaction(ctx)
 	}
-	conn, err := s.router.pool.Acquire(ctx, s.poolKey(s.router.view.Load().m.Home), s.creds)
+	conn, err := s.acquire(ctx, s.router.view.Load().m.Home)
 	if err != nil {
 		return nil, nil, err
 	}

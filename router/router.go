@@ -43,6 +43,7 @@ type Config struct {
 	Pool            pool.Config
 	HTTP            string // address of health and metrics, for status only
 	MemberTTL       time.Duration
+	Tracer          Tracer // nil: off
 }
 
 func (c *Config) validate() error {
@@ -56,6 +57,9 @@ func (c *Config) validate() error {
 	}
 	if c.MaxClients == 0 {
 		c.MaxClients = 10000
+	}
+	if c.Tracer == nil {
+		c.Tracer = noTracer{}
 	}
 	if c.MemberTTL == 0 {
 		c.MemberTTL = 5 * time.Second
@@ -98,6 +102,7 @@ type Router struct {
 	plans    planSpaces
 	settings settingSets
 	counters counters
+	measures measures
 	clients  clients
 
 	listener  net.Listener
@@ -275,20 +280,31 @@ func (r *Router) service(ctx context.Context, node, database string) (*pool.Conn
 
 // Stats is what telemetry shows.
 type Stats struct {
-	Clients, Pinned    int
-	Epoch              uint64
-	TopologyConnected  bool
-	Statements         map[string]uint64 // by plan kind
-	Errors             uint64
-	PlanHits, PlanMiss uint64
-	Pools              []pool.Stats
+	Clients, MaxClients int
+	Accepted            uint64            // clients that got in, all told
+	Refused             map[string]uint64 // clients that did not, by why
+	Draining            bool
+	Pinned              int            // sessions that keep server connections
+	PinnedBy            map[string]int // the same by what they keep them for
+	Epoch               uint64
+	TopologyConnected   bool
+	Statements          map[string]uint64    // by plan kind
+	Durations           map[string]Histogram // of statements, by plan kind
+	Errors              uint64
+	ErrorClasses        map[string]uint64 // by the first two characters of the SQLSTATE
+	TwoPhase            TwoPhase
+	PlanHits, PlanMiss  uint64
+	PlanEntries         int
+	Pools               []pool.Stats
 }
 
 // Stats returns a snapshot.
 func (r *Router) Stats() Stats {
 	s := Stats{Statements: r.counters.statements(), Errors: r.counters.errors.Load(), Pools: r.pool.Stats()}
 	s.Clients, s.Pinned = r.clients.count()
-	s.PlanHits, s.PlanMiss = r.plans.hits.Load(), r.plans.misses.Load()
+	s.MaxClients, s.Draining = r.live.Load().maxClients, r.draining.Load()
+	s.PlanHits, s.PlanMiss, s.PlanEntries = r.plans.hits.Load(), r.plans.misses.Load(), r.plans.size()
+	r.measures.fill(&s)
 	if v := r.view.Load(); v != nil {
 		s.Epoch = v.m.Epoch
 	}

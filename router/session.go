@@ -166,7 +166,7 @@ func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
 	s.reported = map[string]string{}
 	s.relay.init(s)
 	v := s.router.view.Load()
-	conn, err := s.router.pool.Acquire(ctx, s.poolKey(v.m.Home), s.creds)
+	conn, err := s.acquire(ctx, v.m.Home)
 	if err != nil {
 		return err
 	}

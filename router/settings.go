@@ -74,6 +74,33 @@ func (t *settingSets) with(s *settingSet, name string, value *string) *settingSe
 // unknownSettings marks a connection whose settings a rollback may have changed.
 var unknownSettings = &settingSet{}
 
+// leavesTrace reports a connection that has had custom settings which the session never set. They
+// cannot be taken back: RESET leaves them empty, where a new session has none at all.
+func leavesTrace(c *pool.Conn, want *settingSet) bool {
+	have, _ := c.Settings.(*settingSet)
+	if have == nil || have == want {
+		return false
+	}
+	for _, n := range have.names {
+		if _, wanted := want.values[n]; !wanted && strings.Contains(n, ".") {
+			return true
+		}
+	}
+	return false
+}
+
+// acquire gets a server connection that serves the session as a fresh one would.
+func (s *session) acquire(ctx context.Context, node string) (*pool.Conn, error) {
+	for {
+		conn, err := s.router.pool.Acquire(ctx, s.poolKey(node), s.creds)
+		if err != nil || !leavesTrace(conn, s.settings) {
+			return conn, err
+		}
+		conn.Broken = true
+		s.router.pool.Release(conn)
+	}
+}
+
 // sync brings a server connection to the session's settings.
 func (s *session) sync(ctx context.Context, c *pool.Conn) error {
 	have, _ := c.Settings.(*settingSet)

@@ -97,7 +97,7 @@ func (s *session) open(mode txMode, begin string) {
 func (s *session) participant(ctx context.Context, node string) (*participant, error) {
 	p := s.txn.part(node)
 	if p == nil {
-		conn, err := s.router.pool.Acquire(ctx, s.poolKey(node), s.creds)
+		conn, err := s.acquire(ctx, node)
 		if err != nil {
 			return nil, err
 		}
@@ -336,6 +336,9 @@ func (s *session) restore() {
 	t := &s.txn
 	if t.setAny {
 		for _, p := range t.parts {
+			if leavesTrace(p.conn, t.saved) && s.hold == "" {
+				p.conn.Broken = true
+			}
 			p.conn.Settings = unknownSettings
 		}
 		s.changeSettings(t.saved)
