@@ -99,7 +99,7 @@ func (s *session) extendedError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, errClientGone) || errors.Is(err, errNodeFatal) {
+	if errors.Is(err, errClientGone) {
 		_ = s.client.Flush()
 		return err
 	}

@@ -24,7 +24,7 @@ type relayState struct {
 	ownCloses int    // so many CloseComplete are the router's own
 	copyIn    bool
 	failed    bool
-	fatal     bool
+	fatal     *pgwire.Error
 }
 
 func (r *relayState) init(s *session) {
@@ -99,9 +99,9 @@ func (r *relayState) failure(msg []byte) (pgwire.Action, error) {
 	r.failed = true
 	r.s.router.counters.errors.Add(1)
 	if e := pgwire.ParseError(msg); e.IsFatal() {
-		r.fatal = true
+		r.fatal = e
 		r.part.conn.Broken = true
-		return pgwire.Stop, nil
+		return pgwire.StopDrop, nil
 	}
 	if r.untilDone > 0 {
 		r.untilDone = 0
@@ -135,7 +135,7 @@ func (s *session) parameter(msg []byte) pgwire.Action {
 // reports an error that the client has seen.
 func (s *session) answer(ctx context.Context, p *participant) (failed bool, err error) {
 	r := &s.relay
-	r.part, r.failed, r.fatal, r.copyIn = p, false, false, false
+	r.part, r.failed, r.fatal, r.copyIn = p, false, nil, false
 	if p.preamble > 0 {
 		if err := s.readPreamble(p); err != nil {
 			return true, err
@@ -146,8 +146,8 @@ func (s *session) answer(ctx context.Context, p *participant) (failed bool, err 
 		if err != nil {
 			return true, s.relayError(p, err)
 		}
-		if r.fatal {
-			return true, errNodeFatal
+		if r.fatal != nil {
+			return true, r.fatal
 		}
 		if !r.copyIn {
 			return r.failed, nil
@@ -162,10 +162,6 @@ func (s *session) answer(ctx context.Context, p *participant) (failed bool, err 
 		}
 	}
 }
-
-// errNodeFatal is a FATAL error of a node that was passed on; the client's connection ends too,
-// as it would with PostgreSQL.
-var errNodeFatal = errors.New("a node ended the session")
 
 func (s *session) relayError(p *participant, err error) error {
 	p.conn.Broken = true

@@ -87,7 +87,7 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 
 // failed reports an error of a statement; it returns only errors that end the session.
 func (s *session) failed(ctx context.Context, err error) error {
-	if errors.Is(err, errClientGone) || errors.Is(err, errNodeFatal) {
+	if errors.Is(err, errClientGone) {
 		_ = s.client.Flush()
 		return err
 	}
@@ -277,7 +277,7 @@ func clientError(err error) *pgwire.Error {
 	var null *exec.NullKey
 	switch {
 	case errors.As(err, &e):
-		return e
+		return survivable(e)
 	case errors.As(err, &refusal):
 		out := pgwire.Errorf(refusal.SQLState(), "%s", refusal.Message)
 		out.Detail, out.Hint = refusal.Detail, refusal.Hint
@@ -292,6 +292,17 @@ func clientError(err error) *pgwire.Error {
 		return nullKeyError(null)
 	}
 	return pgwire.Errorf(pgwire.CodeInternal, "%v", err)
+}
+
+// survivable makes the end of a server connection an error of the statement: the client's own
+// connection is to the router, and goes on.
+func survivable(e *pgwire.Error) *pgwire.Error {
+	if !e.IsFatal() {
+		return e
+	}
+	out := *e
+	out.Severity, out.SeverityRaw = pgwire.SeverityError, pgwire.SeverityError
+	return &out
 }
 
 // nullKeyError says it as PostgreSQL does for a column that is declared NOT NULL.
