@@ -121,10 +121,15 @@ type Controller struct {
 	Federate bool `yaml:"federate,omitempty"`
 }
 
-// Telemetry is about logs; metrics are always served at /metrics.
+// Telemetry is about logs and traces; metrics are always served at /metrics.
 type Telemetry struct {
 	LogLevel  string `yaml:"log_level" reload:"live"`
 	LogFormat string `yaml:"log_format"`
+	// OTLPEndpoint is the URL of an OpenTelemetry collector that speaks gRPC; empty is off.
+	OTLPEndpoint string `yaml:"otlp_endpoint,omitempty"`
+	// TraceSample is the share of statements that routers trace, from 0 to 1. A statement with a
+	// traceparent in its comment follows that instead.
+	TraceSample float64 `yaml:"trace_sample" reload:"live"`
 }
 
 // Default returns the configuration that an empty file means.
@@ -148,7 +153,7 @@ func Default() *Config {
 			},
 		},
 		Controller: Controller{HTTP: "127.0.0.1:8432"},
-		Telemetry:  Telemetry{LogLevel: "info", LogFormat: "text"},
+		Telemetry:  Telemetry{LogLevel: "info", LogFormat: "text", TraceSample: 0.01},
 	}
 }
 

@@ -118,7 +118,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{"unknown key", minimal + "router:\n  listne: :1\n", []string{"pgshoal.yaml:6: router.listne: unknown key (did you mean listen?)"}},
 		{"unknown section", minimal + "routers: {}\n", []string{"pgshoal.yaml:5: routers: unknown key (did you mean router?)"}},
-		{"no key does nothing", minimal + "telemetry: {otlp_endpoint: x}\n", []string{"pgshoal.yaml:5: telemetry.otlp_endpoint: unknown key"}},
+		{"no key does nothing", minimal + "telemetry: {metrics: x}\n", []string{"pgshoal.yaml:5: telemetry.metrics: unknown key"}},
 		{"twice", minimal + "etcd: {}\n", []string{"pgshoal.yaml:5: etcd: given twice, first in line 1"}},
 		{"syntax", minimal + "router:\n\tlisten: x\n", []string{"pgshoal.yaml:6: not valid YAML: found character that cannot start any token"}},
 		{"two documents", minimal + "---\nrouter: {}\n", []string{"a second YAML document"}},
@@ -167,6 +167,13 @@ func TestProblems(t *testing.T) {
 			"etcd.endpoints[1]: is without TLS, but TLS is configured", "etcd.password: a user is given but no password",
 		}},
 		{"log", minimal + "telemetry:\n  log_level: loud\n", []string{`pgshoal.yaml:6: telemetry.log_level: "loud" is not one of debug, info, warn, error`}},
+		{"traces", minimal + "telemetry:\n  otlp_endpoint: collector:4317\n  trace_sample: 1.5\n", []string{
+			`pgshoal.yaml:6: telemetry.otlp_endpoint: "collector:4317" is not a URL of a collector; write http://host:port`,
+			"pgshoal.yaml:7: telemetry.trace_sample: 1.5 is no share of statements",
+		}},
+		{"traces to a path, a share that is no number", minimal + "telemetry: {otlp_endpoint: \"http://collector/v1\", trace_sample: NaN}\n", []string{
+			`telemetry.otlp_endpoint: "collector/v1" is not host:port`, "telemetry.trace_sample: NaN is no share",
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -206,6 +213,8 @@ func TestSaveThenLoad(t *testing.T) {
 		c.Router.DrainTimeout = time.Duration(rapid.IntRange(0, 1e6).Draw(rt, "drain")) * time.Millisecond
 		c.Router.Pool.MaxPerPool = rapid.IntRange(1, 80).Draw(rt, "pool")
 		c.Controller.Federate = rapid.Bool().Draw(rt, "federate")
+		c.Telemetry.TraceSample = rapid.Float64Range(0, 1).Draw(rt, "sample")
+		c.Telemetry.OTLPEndpoint = rapid.SampledFrom([]string{"", "http://127.0.0.1:4317", "https://[::1]:4317"}).Draw(rt, "otlp")
 		if rapid.Bool().Draw(rt, "bootstrap") {
 			c.Nodes.Bootstrap = []BootstrapNode{{Name: "n1", DSN: "postgres://x/y", Weight: 1}}
 		}
@@ -238,16 +247,18 @@ func printable(s string) bool {
 func TestChanges(t *testing.T) {
 	a, b := Default(), Default()
 	b.Telemetry.LogLevel = "debug"
+	b.Telemetry.TraceSample = 0.5
+	b.Telemetry.OTLPEndpoint = "http://127.0.0.1:4317"
 	b.Router.Pool.MaxPerPool = 3
 	b.Router.TLS.Mode = "allow"
 	b.Router.Listen = ":1"
 	b.Router.Auth = []AuthRule{{Method: "trust"}}
 	b.Etcd.Endpoints = []string{"x"}
 	live, restart := Changes(a, b)
-	if want := []string{"router.auth", "router.tls.mode", "telemetry.log_level"}; !slices.Equal(live, want) {
+	if want := []string{"router.auth", "router.tls.mode", "telemetry.log_level", "telemetry.trace_sample"}; !slices.Equal(live, want) {
 		t.Errorf("live %v, want %v", live, want)
 	}
-	if want := []string{"etcd.endpoints", "router.listen", "router.pool.max_per_pool"}; !slices.Equal(restart, want) {
+	if want := []string{"etcd.endpoints", "router.listen", "router.pool.max_per_pool", "telemetry.otlp_endpoint"}; !slices.Equal(restart, want) {
 		t.Errorf("restart %v, want %v", restart, want)
 	}
 	merged := a.WithLive(b)

@@ -73,8 +73,7 @@ func (c *Config) Validate() Problems {
 	v.router()
 	v.pool()
 	v.controller()
-	v.oneOf("telemetry.log_level", c.Telemetry.LogLevel, logLevels)
-	v.oneOf("telemetry.log_format", c.Telemetry.LogFormat, logFormats)
+	v.telemetry()
 	return v.problems
 }
 
@@ -266,6 +265,23 @@ func (v *validator) controller() {
 	v.file("controller.token_file", c.TokenFile)
 	if c.TokenFile == "" && !Loopback(c.HTTP) {
 		v.fail("controller.token_file", "controller.http %s can be reached from other machines, so a token is needed", c.HTTP)
+	}
+}
+
+func (v *validator) telemetry() {
+	t := &v.c.Telemetry
+	v.oneOf("telemetry.log_level", t.LogLevel, logLevels)
+	v.oneOf("telemetry.log_format", t.LogFormat, logFormats)
+	if t.OTLPEndpoint != "" {
+		scheme, address, _ := strings.Cut(t.OTLPEndpoint, "://")
+		if scheme != "http" && scheme != "https" {
+			v.fail("telemetry.otlp_endpoint", "%q is not a URL of a collector; write http://host:port or https://host:port", t.OTLPEndpoint)
+		} else {
+			v.hostPort("telemetry.otlp_endpoint", address, false)
+		}
+	}
+	if !(t.TraceSample >= 0 && t.TraceSample <= 1) { // not a number is no share either
+		v.fail("telemetry.trace_sample", "%v is no share of statements: it must be from 0 to 1", t.TraceSample)
 	}
 }
 

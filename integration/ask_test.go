@@ -59,7 +59,7 @@ func describe(err error) string {
 	if !errors.As(err, &e) {
 		return err.Error()
 	}
-	return fmt.Sprintf("%s %s: %s\nDETAIL: %s\nHINT: %s", e.Severity, e.Code, e.Message, e.Detail, e.Hint)
+	return fmt.Sprintf("%s %s: %s\nCONTEXT: %s\nDETAIL: %s\nHINT: %s", e.Severity, e.Code, e.Message, e.Where, e.Detail, e.Hint)
 }
 
 // ask returns the rows of a query as text, one line a row and columns separated by |.
@@ -123,22 +123,60 @@ func fails(t testing.TB, q querier, code, sql string, contains ...string) {
 	}
 }
 
+// answers returns the rows of a query, or false when the router refuses it as not supported yet: with
+// a hint, and without having done anything.
+func answers(t testing.TB, q querier, sql string, args ...any) (string, bool) {
+	t.Helper()
+	rows, err := q.Query(t.Context(), sql, args...)
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	if err != nil {
+		refused(t, err, "0A000", "HINT: ")
+		if strings.HasSuffix(describe(err), "HINT: ") {
+			t.Errorf("%s\nis refused without a way out: %s", sql, describe(err))
+		}
+		return "", false
+	}
+	return ask(t, q, sql, args...), true
+}
+
 // onNodes calls f with a connection to each node, behind the routers' back.
 func onNodes(t testing.TB, c *cluster.Cluster, database string, f func(node string, conn *pgx.Conn)) {
 	t.Helper()
 	for _, name := range c.NodeNames() {
-		cfg, err := pgx.ParseConfig(c.NodeDSN(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Database = database
-		conn, err := pgx.ConnectConfig(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn, done := nodeConnection(t, c, name, database)
 		f(name, conn)
-		hangUp(conn)
+		done()
 	}
+}
+
+// toNodes keeps connections to the nodes of the shared cluster: its tests ask them hundreds of times.
+var toNodes = map[string]*pgx.Conn{}
+
+func nodeConnection(t testing.TB, c *cluster.Cluster, node, database string) (conn *pgx.Conn, done func()) {
+	t.Helper()
+	keep := database == cluster.Superuser && c == shared()
+	if conn := toNodes[node]; keep && conn != nil {
+		delete(toNodes, node) // so that nobody else uses it meanwhile
+		return conn, func() { toNodes[node] = conn }
+	}
+	cfg, err := pgx.ParseConfig(c.NodeDSN(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Database = database
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec // plans of statements kept longer may be stale
+	conn, err = pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !keep {
+		return conn, func() { hangUp(conn) }
+	}
+	suite.Cleanup(func() { hangUp(conn) })
+	return conn, func() { toNodes[node] = conn }
 }
 
 // sameOnNodes checks that a query has the same answer on every node.

@@ -1,11 +1,14 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
 
 func TestInsertWithDefaultedKeys(t *testing.T) {
@@ -166,16 +169,9 @@ func TestNotOneNode(t *testing.T) {
 		{"SELECT (SELECT count(*) FROM wide_t)", "50"},
 	} {
 		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheStatement} {
-			rows, err := conn.Query(t.Context(), tt.sql, mode)
-			if err == nil {
-				rows.Close()
-				err = rows.Err()
+			if got, ok := answers(t, conn, tt.sql, mode); ok && got != tt.want {
+				t.Errorf("%s\nanswered %q, not %q", tt.sql, got, tt.want)
 			}
-			if err != nil {
-				refused(t, err, "0A000", "HINT: ")
-				continue
-			}
-			expect(t, conn, tt.want, tt.sql, mode)
 		}
 	}
 	for _, sql := range []string{
@@ -193,5 +189,94 @@ func TestNotOneNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var out bytes.Buffer
+	if tag, err := conn.PgConn().CopyTo(t.Context(), &out, "COPY wide_t TO STDOUT"); err != nil {
+		refused(t, err, "0A000", "HINT: ")
+	} else if n := bytes.Count(out.Bytes(), []byte("\n")); n != 50 || tag.RowsAffected() != 50 {
+		t.Errorf("COPY TO wrote %d lines and said %q", n, tag)
+	}
 	checkPlaced(t, shared(), "wide_t", "id", 50)
+}
+
+// TestRoutinesOverDistributedTables runs code inside nodes, which sees only that node's rows: its
+// answer is right or refused.
+func TestRoutinesOverDistributedTables(t *testing.T) {
+	conn := client(t)
+	run(t, conn, "CREATE TABLE hide_t (id bigint PRIMARY KEY, v int)", "INSERT INTO hide_t SELECT i, 1 FROM generate_series(1, 100) i",
+		"CREATE TABLE hide_log (n int)", "CREATE TABLE hide_local (id int)",
+		"CREATE FUNCTION hide_count() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM hide_t'",
+		"CREATE FUNCTION hide_std() RETURNS bigint LANGUAGE sql STABLE BEGIN ATOMIC SELECT count(*) FROM hide_t; END",
+		"CREATE FUNCTION hide_plpgsql() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM public.hide_t); END'",
+		"CREATE FUNCTION hide_dynamic() RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE n bigint; BEGIN EXECUTE 'SELECT count(*) FROM hide' || '_t' INTO n; RETURN n; END $$",
+		"CREATE FUNCTION hide_nested() RETURNS bigint LANGUAGE sql AS 'SELECT hide_plpgsql()'",
+		"CREATE PROCEDURE hide_write() LANGUAGE sql AS 'UPDATE hide_t SET v = 2'",
+		"CREATE VIEW hide_view AS SELECT hide_count() AS n",
+		"SELECT create_distributed_table('hide_t', 'id')")
+	for _, sql := range []string{
+		"SELECT hide_count()", "SELECT hide_std()", "SELECT hide_plpgsql()", "SELECT hide_dynamic()", "SELECT hide_nested()", "SELECT n FROM hide_view",
+		"SELECT x FROM (SELECT hide_count() AS x) s", "SELECT max(hide_count()) FROM hide_t WHERE id = 5", "SELECT count(*) FROM hide_t WHERE id = 5 AND hide_count() < 100",
+	} {
+		want := "100"
+		if strings.Contains(sql, "< 100") {
+			want = "0"
+		}
+		if got, ok := answers(t, conn, sql); ok && got != want {
+			t.Errorf("%s\nanswered %s, not %s", sql, got, want)
+		}
+	}
+	for _, sql := range []string{"CALL hide_write()", "DO $$ BEGIN UPDATE hide_t SET v = 2; END $$", "DO $$ BEGIN EXECUTE 'DELETE FROM hide_t'; END $$"} {
+		_, err := conn.Exec(t.Context(), sql)
+		if err != nil {
+			refused(t, err, "0A000", "HINT: ")
+		} else if got := totals(t, shared(), "hide_t", "v"); got != 200 && got != 0 {
+			t.Errorf("%s\nreached some nodes only: %d", sql, got)
+		}
+	}
+	// A trigger that writes to a local table from another node would write to the wrong place.
+	run(t, conn, "CREATE FUNCTION hide_trigger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO hide_log VALUES (1); RETURN NEW; END'")
+	_, err := conn.Exec(t.Context(), "CREATE TRIGGER hide AFTER UPDATE ON hide_t FOR EACH ROW EXECUTE FUNCTION hide_trigger()")
+	for i := 1; i <= 100 && err == nil; i++ {
+		_, err = conn.Exec(t.Context(), "UPDATE hide_t SET v = 3 WHERE id = $1", i)
+	}
+	if err != nil {
+		refused(t, err, "0A000", "HINT: ")
+		checkLocal(t, shared(), "hide_log", 0)
+	} else {
+		checkLocal(t, shared(), "hide_log", 100)
+	}
+	checkPlaced(t, shared(), "hide_t", "id", 100)
+}
+
+func TestDatabasesAreApart(t *testing.T) {
+	conn := client(t)
+	run(t, conn, "CREATE DATABASE apart_db", "CREATE TABLE apart_t (id bigint PRIMARY KEY, v text)", "SELECT create_distributed_table('apart_t', 'id')")
+	other := connect(t, shared().RoleDSN(1, "postgres", cluster.Password, "apart_db"))
+	fails(t, other, "42P01", "SELECT * FROM apart_t WHERE id = 1")
+	run(t, other, "CREATE TABLE apart_t (id text PRIMARY KEY, v text)", "SELECT create_distributed_table('apart_t', 'id', shard_count => 4)")
+	for i := range 20 {
+		if _, err := other.Exec(t.Context(), "INSERT INTO apart_t VALUES ($1, 'other')", fmt.Sprint(i)); err != nil {
+			t.Fatal(describe(err))
+		}
+		if _, err := conn.Exec(t.Context(), "INSERT INTO apart_t VALUES ($1, 'first')", i); err != nil {
+			t.Fatal(describe(err))
+		}
+	}
+	expect(t, other, "other", "SELECT v FROM apart_t WHERE id = '7'")
+	expect(t, conn, "first", "SELECT v FROM apart_t WHERE id = 7")
+	checkPlaced(t, shared(), "apart_t", "id", 20)
+	rows := 0
+	onNodes(t, shared(), "apart_db", func(_ string, c *pgx.Conn) {
+		var n int
+		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM apart_t").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		rows += n
+	})
+	if rows != 20 {
+		t.Errorf("the other database has %d rows", rows)
+	}
+	fails(t, other, "0A000", "SELECT * FROM apart_db.public.apart_t, first.public.apart_t")
+	hangUp(other)
+	run(t, conn, "DROP DATABASE apart_db")
+	sameOnNodes(t, shared(), "0", "SELECT count(*) FROM pg_database WHERE datname = 'apart_db'")
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -152,16 +151,9 @@ func TestKeysOfOtherTypes(t *testing.T) {
 		{"SELECT v FROM okey_char WHERE k = 'c7'::text", "c7"},
 		{"SELECT v FROM okey_char WHERE k::text = 'c7'", "c7"},
 	} {
-		rows, err := conn.Query(context.Background(), tt.sql)
-		if err == nil {
-			rows.Close()
-			err = rows.Err()
+		if got, ok := answers(t, conn, tt.sql); ok && got != tt.want {
+			t.Errorf("%s\nanswered %q, not %q", tt.sql, got, tt.want)
 		}
-		if err != nil {
-			refused(t, err, "0A000", "HINT: ")
-			continue
-		}
-		expect(t, conn, tt.want, tt.sql)
 	}
 	fails(t, conn, "23514", "INSERT INTO okey_dom VALUES (-1)", "okey_domain")
 	fails(t, conn, "22P02", "SELECT v FROM okey_int WHERE k = 'x'")

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
 
@@ -21,6 +23,10 @@ var suite = &wholeRun{}
 func TestMain(m *testing.M) {
 	code := m.Run()
 	suite.end()
+	// Whatever routers, pools and stores started must have ended with them.
+	if err := goleak.Find(); err != nil {
+		suite.Errorf("something is left: %v", err)
+	}
 	if suite.Failed() {
 		code = 1
 	}

@@ -75,6 +75,8 @@ type RouterStatus struct {
 	State   string    `json:"state"`
 	HTTP    string    `json:"http,omitempty"`
 	Started time.Time `json:"started"`
+	Clients *int      `json:"clients"` // nil when the router does not tell
+	Pinned  *int      `json:"pinned"`  // of these, sessions that keep server connections
 }
 
 // ControllerStatus is one controller; one of them leads.
@@ -126,7 +128,10 @@ func ReadStatus(ctx context.Context, dir string) (*Status, error) {
 		e.status.Supervisor = p.PID
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { e.topology(ctx) })
+	wg.Go(func() {
+		e.topology(ctx)
+		e.loads(ctx)
+	})
 	wg.Go(func() { e.servers(ctx) })
 	wg.Wait()
 	e.merge()

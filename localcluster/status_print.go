@@ -21,9 +21,9 @@ func (s *Status) Print(w io.Writer) error {
 	fmt.Fprintf(t, "etcd\t%s, %s%s\n", s.Etcd.Endpoint, s.Etcd.State, pidSuffix(s.Etcd.PID))
 	// An empty line ends a block, so each table has its own columns.
 	s.printNodes(t)
-	fmt.Fprintf(t, "\nROUTER\tSTATE\tPID\tEPOCH\tDSN\n")
+	fmt.Fprintf(t, "\nROUTER\tSTATE\tPID\tEPOCH\tCLIENTS\tPINNED\tDSN\n")
 	for _, r := range s.Routers {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", r.Name, r.State, dash(r.PID), r.Epoch, r.DSN)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Name, r.State, dash(r.PID), r.Epoch, count(r.Clients), count(r.Pinned), r.DSN)
 	}
 	fmt.Fprintf(t, "\nCONTROLLER\tSTATE\tPID\tHTTP\tROLE\n")
 	for _, c := range s.Controllers {
@@ -49,7 +49,7 @@ func (s *Status) printNodes(w io.Writer) {
 		if n.Home {
 			role += ", home"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t-\n", n.Name, role, n.State, dash(n.PID), n.Address, shards(n.Shards))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t-\n", n.Name, role, n.State, dash(n.PID), n.Address, count(n.Shards))
 		for _, r := range n.Replicas {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t-\t%s\n", r.Name, r.Role, r.State, dash(r.PID), r.Address, lag(r.LagBytes))
 		}
@@ -77,9 +77,10 @@ func lag(bytes *int64) string {
 	return fmt.Sprintf("%d bytes", *bytes)
 }
 
-func shards(count *int) string {
-	if count == nil {
+// count is a number that may be unknown.
+func count(n *int) string {
+	if n == nil {
 		return "-"
 	}
-	return strconv.Itoa(*count)
+	return strconv.Itoa(*n)
 }

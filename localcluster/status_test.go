@@ -1,12 +1,20 @@
 package localcluster
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/router"
+	"github.com/pgshoal/pgshoal/telemetry"
 	"github.com/pgshoal/pgshoal/topo"
 )
 
@@ -74,6 +82,46 @@ func TestStatusJudgement(t *testing.T) {
 		if test.want == "" && e.status.Health != Healthy || !strings.Contains(problems, test.want) || test.want != "" && e.status.Health == Healthy {
 			t.Errorf("%s: %s: %s", test.name, e.status.Health, problems)
 		}
+	}
+}
+
+func TestStatusAsksRoutersForTheirLoad(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(telemetry.NewRouterCollector(func() router.Stats {
+		return router.Stats{Clients: 12, Pinned: 5, PinnedBy: map[string]int{"LISTEN": 2, "temporary table": 2}}
+	}))
+	tells := httptest.NewServer(telemetry.MetricsHandler(registry))
+	defer tells.Close()
+	silent := httptest.NewServer(http.NotFoundHandler())
+	defer silent.Close()
+	e := examinerFor(t)
+	for name, server := range map[string]*httptest.Server{"router1": tells, "router2": silent, "router3": nil} {
+		m := topo.Member{Name: name, Role: topo.RoleRouter, PID: os.Getpid(), DSN: "postgres://127.0.0.1:6432", AckedEpoch: 7}
+		if server != nil {
+			m.HTTP = strings.TrimPrefix(server.URL, "http://")
+		}
+		e.addMember(m)
+	}
+	e.loads(context.Background())
+	var text strings.Builder
+	if err := e.status.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(os.Getpid())
+	for _, want := range []string{
+		"router1 running " + pid + " 7 12 5 postgres:", "router2 running " + pid + " 7 - - postgres:", "router3 running " + pid + " 7 - - postgres:",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
+			t.Errorf("%q is missing in\n%s", want, text.String())
+		}
+	}
+	raw, err := json.Marshal(e.status.Routers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(raw), `"clients":12,"pinned":5`) || !strings.Contains(string(raw), `"clients":null,"pinned":null`) {
+		t.Errorf("JSON is %s", raw)
 	}
 }
 

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"maps"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
 
@@ -9,13 +11,30 @@ type joinTree struct {
 	kind        pg.JoinType
 	left, right *joinTree
 	cond        *pg.Node
+	scope       *block // what names in cond mean
 	using       []equality
 	leaf        *ref
-	refs        map[*ref]bool // all refs below
+	refs        map[*ref]bool // all leaves below
+	// visible are the refs that names above can mean; columns is what * stands for, in order.
+	visible []*ref
+	columns []joinColumn
+	merged  map[string]*column
+	// open is set when columns is not the whole list.
+	open bool
+}
+
+// joinColumn is a column of a FROM item; column is nil when it is not plainly one column below.
+type joinColumn struct {
+	name   string
+	column *column
 }
 
 func leafTree(r *ref) *joinTree {
-	return &joinTree{leaf: r, refs: map[*ref]bool{r: true}}
+	t := &joinTree{leaf: r, refs: map[*ref]bool{r: true}, visible: []*ref{r}, open: r.unknown}
+	for i := range r.width() {
+		t.columns = append(t.columns, joinColumn{r.columnName(i), r.at(i)})
+	}
+	return t
 }
 
 // from builds the refs and the join tree of a FROM list; items of the list are joined inner.
@@ -23,9 +42,7 @@ func (p *planner) from(b *block, items []*pg.Node) *joinTree {
 	var tree *joinTree
 	for _, item := range items {
 		t := p.fromItem(b, item)
-		if t == nil {
-			continue
-		}
+		b.items = append(b.items, t)
 		tree = innerJoin(tree, t)
 	}
 	return tree
@@ -43,12 +60,8 @@ func innerJoin(l, r *joinTree) *joinTree {
 
 func union(a, b map[*ref]bool) map[*ref]bool {
 	u := make(map[*ref]bool, len(a)+len(b))
-	for r := range a {
-		u[r] = true
-	}
-	for r := range b {
-		u[r] = true
-	}
+	maps.Copy(u, a)
+	maps.Copy(u, b)
 	return u
 }
 
@@ -57,39 +70,59 @@ func (p *planner) fromItem(b *block, n *pg.Node) *joinTree {
 	case *pg.Node_RangeVar:
 		return leafTree(p.relation(b, e.RangeVar))
 	case *pg.Node_RangeSubselect:
-		r := newRef(e.RangeSubselect.Alias, "")
-		// Only LATERAL subqueries see their neighbours; to resolve against them in the others too
-		// could only add knowledge that PostgreSQL would reject as an error.
-		r.body = p.query(e.RangeSubselect.Subquery, b)
-		p.bodies = append(p.bodies, r)
-		b.refs = append(b.refs, r)
-		return leafTree(r)
+		return leafTree(p.subselect(b, e.RangeSubselect))
 	case *pg.Node_JoinExpr:
 		return p.joinItem(b, e.JoinExpr)
 	case *pg.Node_RangeTableSample:
 		p.expressions(b, e.RangeTableSample.Args...)
+		p.expressions(b, e.RangeTableSample.Repeatable)
 		return p.fromItem(b, e.RangeTableSample.Relation)
 	}
-	r := newRef(nil, "")
-	r.unknown = true
+	r := &ref{unknown: true, owner: b}
 	if f := n.GetRangeFunction(); f != nil {
-		r = newRef(f.Alias, "")
-		r.unknown = true
-		if f.Alias == nil && len(f.Functions) == 1 {
-			if items := f.Functions[0].GetList().GetItems(); len(items) > 0 {
-				if call := items[0].GetFuncCall(); call != nil && len(call.Funcname) > 0 {
-					r.alias = call.Funcname[len(call.Funcname)-1].GetString_().GetSval()
-				}
-			}
-		}
+		r.alias = functionAlias(f)
+	} else if f := n.GetRangeTableFunc(); f != nil {
+		r.alias = f.Alias.GetAliasname()
+	} else if f := n.GetJsonTable(); f != nil {
+		r.alias = f.Alias.GetAliasname()
 	}
 	p.expressions(b, n)
 	b.refs = append(b.refs, r)
 	return leafTree(r)
 }
 
-func newRef(alias *pg.Alias, name string) *ref {
-	r := &ref{alias: name}
+// functionAlias is the name of a function in FROM: its alias, or its own name.
+func functionAlias(f *pg.RangeFunction) string {
+	if f.Alias != nil || len(f.Functions) != 1 {
+		return f.Alias.GetAliasname()
+	}
+	items := f.Functions[0].GetList().GetItems()
+	if len(items) == 0 {
+		return ""
+	}
+	name := items[0].GetFuncCall().GetFuncname()
+	if len(name) == 0 {
+		return ""
+	}
+	return name[len(name)-1].GetString_().GetSval()
+}
+
+// subselect plans a subquery in FROM; only LATERAL ones see what stands to their left.
+func (p *planner) subselect(b *block, s *pg.RangeSubselect) *ref {
+	r := newRef(b, s.Alias, "")
+	scope := b
+	if !s.Lateral {
+		scope = b.outside()
+	}
+	r.body = p.query(s.Subquery, scope)
+	r.unknown = r.body.holes
+	p.bodies = append(p.bodies, r)
+	b.refs = append(b.refs, r)
+	return r
+}
+
+func newRef(owner *block, alias *pg.Alias, name string) *ref {
+	r := &ref{alias: name, owner: owner}
 	if alias != nil {
 		r.alias = alias.Aliasname
 		for _, c := range alias.Colnames {
@@ -100,198 +133,127 @@ func newRef(alias *pg.Alias, name string) *ref {
 }
 
 func (p *planner) joinItem(b *block, j *pg.JoinExpr) *joinTree {
+	start, before := len(b.refs), maps.Clone(b.merged)
 	l := p.fromItem(b, j.Larg)
 	r := p.fromItem(b, j.Rarg)
-	t := &joinTree{kind: j.Jointype, left: l, right: r, cond: j.Quals, refs: union(l.refs, r.refs)}
+	t := &joinTree{kind: j.Jointype, left: l, right: r, cond: j.Quals, refs: union(l.refs, r.refs), open: l.open || r.open}
+	t.visible = append(append(t.visible, l.visible...), r.visible...)
+	t.merged = map[string]*column{}
+	maps.Copy(t.merged, l.merged)
+	maps.Copy(t.merged, r.merged)
 	names := make([]string, 0, len(j.UsingClause))
 	for _, u := range j.UsingClause {
 		names = append(names, u.GetString_().GetSval())
 	}
 	if j.IsNatural {
-		names = commonNames(b, l, r)
+		names = naturalNames(l, r)
 	}
 	for _, name := range names {
-		p.mergeColumn(b, t, name)
+		p.mergeColumn(t, name)
+	}
+	t.addRest(names)
+	if len(t.merged) > 0 {
+		if b.merged == nil {
+			b.merged = map[string]*column{}
+		}
+		maps.Copy(b.merged, t.merged)
+	}
+	t.scope = &block{parent: b.parent, ctes: b.ctes, refs: t.visible, merged: t.merged}
+	p.expressions(t.scope, j.Quals)
+	if j.JoinUsingAlias != nil {
+		u := &ref{alias: j.JoinUsingAlias.Aliasname, unknown: true, onlyQualified: true, owner: b}
+		b.refs = append(b.refs, u)
+		t.visible = append(t.visible, u)
 	}
 	if j.Alias != nil {
-		// The alias hides the names below; nothing is resolved through it.
-		hidden := &ref{alias: j.Alias.Aliasname, unknown: true}
-		b.refs = append(b.refs, hidden)
-	}
-	if j.Quals != nil {
-		p.expressions(b, j.Quals)
+		b.refs, b.merged = b.refs[:start], before
+		t.rename(newRef(b, j.Alias, ""))
+		b.refs = append(b.refs, t.visible...)
 	}
 	return t
 }
 
-func findIn(b *block, t *joinTree, name string) *column {
-	if c, ok := b.merged[name]; ok && c != nil && t.refs[c.ref] {
-		return c
+// rename puts one ref in the place of all that were visible: an alias hides what it stands for.
+func (t *joinTree) rename(r *ref) {
+	r.join, r.unknown = t.columns, t.open
+	if r.join == nil {
+		r.join = []joinColumn{}
 	}
-	var hit *column
-	for _, r := range b.refs {
-		if !t.refs[r] {
-			continue
-		}
-		if i := r.find(name); i >= 0 {
-			if hit != nil {
-				return nil
-			}
-			hit = &column{r, i}
-		}
+	t.visible, t.merged = []*ref{r}, nil
+	columns := make([]joinColumn, 0, r.width())
+	for i := range r.width() {
+		columns = append(columns, joinColumn{r.columnName(i), r.at(i)})
 	}
-	return hit
+	t.columns = columns
 }
 
-func commonNames(b *block, l, r *joinTree) []string {
-	var names []string
-	for _, lr := range b.refs {
-		if !l.refs[lr] {
-			continue
-		}
-		for i := range lr.width() {
-			if name := lr.columnName(i); findIn(b, r, name) != nil {
-				names = append(names, name)
+// addRest completes the columns of a join: after the merged ones the left ones, then the right ones.
+func (t *joinTree) addRest(merged []string) {
+	gone := map[string]bool{}
+	for _, name := range merged {
+		gone[name] = true
+		t.columns = append(t.columns, joinColumn{name, t.merged[name]})
+	}
+	for _, side := range []*joinTree{t.left, t.right} {
+		for _, c := range side.columns {
+			if !gone[c.name] {
+				t.columns = append(t.columns, c)
 			}
 		}
+	}
+}
+
+// find returns the column of a name; nil when there is none or several.
+func (t *joinTree) find(name string) (c *column, found bool) {
+	hits := 0
+	for _, jc := range t.columns {
+		if jc.name == name {
+			c = jc.column
+			hits++
+		}
+	}
+	if hits != 1 {
+		return nil, hits > 0
+	}
+	return c, true
+}
+
+// naturalNames lists the names that both sides have. Where a side is not known, every name of the
+// other may be merged.
+func naturalNames(l, r *joinTree) []string {
+	var names []string
+	seen := map[string]bool{}
+	add := func(columns []joinColumn, other *joinTree) {
+		for _, c := range columns {
+			if _, common := other.find(c.name); (common || other.open) && !seen[c.name] {
+				seen[c.name] = true
+				names = append(names, c.name)
+			}
+		}
+	}
+	add(l.columns, r)
+	if l.open {
+		add(r.columns, l)
 	}
 	return names
 }
 
 // mergeColumn handles one column of USING: an equality, and a name for both sides.
-func (p *planner) mergeColumn(b *block, t *joinTree, name string) {
-	l, r := findIn(b, t.left, name), findIn(b, t.right, name)
-	if b.merged == nil {
-		b.merged = map[string]*column{}
-	}
-	if l == nil || r == nil {
-		b.merged[name] = nil
-		return
-	}
-	if p.equalsIsBuiltin && comparable(*l, *r, p) {
+func (p *planner) mergeColumn(t *joinTree, name string) {
+	l, _ := t.left.find(name)
+	r, _ := t.right.find(name)
+	if l != nil && r != nil && p.comparable(*l, *r) {
 		t.using = append(t.using, equality{left: *l, right: r})
 	}
 	switch t.kind {
+	case pg.JoinType_JOIN_INNER, pg.JoinType_JOIN_LEFT:
+		t.merged[name] = l
 	case pg.JoinType_JOIN_RIGHT:
-		b.merged[name] = r
-	case pg.JoinType_JOIN_FULL:
-		b.merged[name] = nil
+		t.merged[name] = r
 	default:
-		b.merged[name] = l
+		t.merged[name] = nil // a full join's is computed from both
 	}
-}
-
-// joinEdges adds what the joins say to the graph. rejected are refs whose all-NULL rows cannot
-// pass what stands above, which makes outer joins over them inner ones.
-func (p *planner) joinEdges(b *block, t *joinTree, rejected map[*ref]bool) {
-	if t == nil || t.leaf != nil {
-		return
-	}
-	eqs := append(p.equalities(b, t.cond), t.using...)
-	kind := reduced(t, rejected)
-	below := map[*ref]bool{}
-	for _, e := range eqs {
-		below[e.left.ref] = true
-		if e.right != nil {
-			below[e.right.ref] = true
-		}
-	}
-	switch kind {
-	case pg.JoinType_JOIN_INNER:
-		p.addEqualities(t.refs, eqs)
-		both := union(rejected, below)
-		p.joinEdges(b, t.left, both)
-		p.joinEdges(b, t.right, both)
-	case pg.JoinType_JOIN_LEFT:
-		p.outerEdges(b, t.left, t.right, eqs, rejected, below)
-	case pg.JoinType_JOIN_RIGHT:
-		p.outerEdges(b, t.right, t.left, eqs, rejected, below)
-	default:
-		markNullable(b, t.left)
-		markNullable(b, t.right)
-		p.joinEdges(b, t.left, nil)
-		p.joinEdges(b, t.right, nil)
-	}
-}
-
-// outerEdges handles preserved LEFT JOIN nullable: the condition restricts the nullable side only.
-func (p *planner) outerEdges(b *block, preserved, nullable *joinTree, eqs []equality, rejected, below map[*ref]bool) {
-	markNullable(b, nullable)
-	for _, e := range eqs {
-		switch {
-		case e.right == nil:
-			if nullable.refs[e.left.ref] {
-				p.graph.constant(e.left, e.ops)
-			}
-		case nullable.refs[e.left.ref] && nullable.refs[e.right.ref]:
-			p.graph.equal(e.left, *e.right)
-		case nullable.refs[e.right.ref]:
-			p.graph.directed(e.left, *e.right)
-		case nullable.refs[e.left.ref]:
-			p.graph.directed(*e.right, e.left)
-		}
-	}
-	p.joinEdges(b, preserved, rejected)
-	p.joinEdges(b, nullable, union(rejected, below))
-}
-
-func markNullable(b *block, t *joinTree) {
-	if b.nullable == nil {
-		b.nullable = map[*ref]bool{}
-	}
-	for r := range t.refs {
-		b.nullable[r] = true
-	}
-}
-
-func reduced(t *joinTree, rejected map[*ref]bool) pg.JoinType {
-	l, r := overlaps(t.left.refs, rejected), overlaps(t.right.refs, rejected)
-	switch t.kind {
-	case pg.JoinType_JOIN_LEFT:
-		if r {
-			return pg.JoinType_JOIN_INNER
-		}
-	case pg.JoinType_JOIN_RIGHT:
-		if l {
-			return pg.JoinType_JOIN_INNER
-		}
-	case pg.JoinType_JOIN_FULL:
-		switch {
-		case l && r:
-			return pg.JoinType_JOIN_INNER
-		case l:
-			return pg.JoinType_JOIN_LEFT
-		case r:
-			return pg.JoinType_JOIN_RIGHT
-		}
-	}
-	return t.kind
-}
-
-func overlaps(a, b map[*ref]bool) bool {
-	for r := range a {
-		if b[r] {
-			return true
-		}
-	}
-	return false
-}
-
-// addEqualities records facts that hold for all rows that matter. Columns of outer scopes (not
-// in local) can restrict local ones, never the other way round.
-func (p *planner) addEqualities(local map[*ref]bool, eqs []equality) {
-	for _, e := range eqs {
-		switch {
-		case e.right == nil:
-			if local[e.left.ref] {
-				p.graph.constant(e.left, e.ops)
-			}
-		case local[e.left.ref] && local[e.right.ref]:
-			p.graph.equal(e.left, *e.right)
-		case local[e.left.ref]:
-			p.graph.directed(*e.right, e.left)
-		case local[e.right.ref]:
-			p.graph.directed(e.left, *e.right)
-		}
+	if t.left.open || t.right.open {
+		t.merged[name] = nil
 	}
 }

@@ -53,20 +53,24 @@ type planner struct {
 	targets  []*ref
 	sublinks map[*pg.SubLink]*ref
 	newKeys  []Pin
-	settled  map[*ref]bool // targets whose new rows are pinned by newKeys
-	excluded *ref
+	newRows  []newRow
+	settled  map[*ref]bool // targets whose new rows are pinned by newKeys or newRows
+	rekeyed  map[*ref]bool // targets whose key is assigned
+	nullable map[*ref]bool // refs that an outer join may turn into NULL
+	locked   []*ref
 	eval     []string
-	matters  map[uint32]bool
 	depth    int
 
-	equalsIsBuiltin bool
-	writes          bool
-	temporary       bool
-	unknownTable    bool
-	fixed           bool
-	routines        []*catalog.Function
-	plan            *Plan
-	err             error
+	memberships []membership
+
+	writes       bool
+	temporary    bool
+	unknownTable bool
+	fixed        bool
+	homeOnly     string // a function whose effect is on the home node only
+	routines     []*catalog.Function
+	plan         *Plan
+	err          error
 }
 
 // Make plans one statement. The statement's tree may be changed: it must not be used again.
@@ -74,9 +78,8 @@ func Make(in Input) (Result, error) {
 	p := &planner{
 		catalog: in.Catalog, m: in.Map, path: in.Path, params: in.Params,
 		literal: in.Literal, isTemp: in.Temporary,
-		graph: newGraph(), sublinks: map[*pg.SubLink]*ref{}, settled: map[*ref]bool{}, matters: map[uint32]bool{},
-		plan:            &Plan{Epoch: in.Map.Epoch},
-		equalsIsBuiltin: len(in.Catalog.EqualOperators()) == 0,
+		graph: newGraph(), sublinks: map[*pg.SubLink]*ref{}, settled: map[*ref]bool{}, rekeyed: map[*ref]bool{},
+		nullable: map[*ref]bool{}, plan: &Plan{Epoch: in.Map.Epoch},
 	}
 	p.maxParam = maxParam(in.Statement.Tree)
 	p.statement(in.Statement)
@@ -115,6 +118,9 @@ func (p *planner) statement(s *analyze.Statement) {
 	case analyze.Declare:
 		d := s.Tree.GetDeclareCursorStmt()
 		p.dml(d.Query)
+		if p.plan.Kind != Route {
+			p.fail(refuse("", "a cursor over a function that changes the schema is not supported"))
+		}
 		const cursorHold = 0x0020 // CURSOR_OPT_HOLD
 		if d.Options&cursorHold != 0 {
 			p.plan.Hold = "cursor with hold"
@@ -124,17 +130,34 @@ func (p *planner) statement(s *analyze.Statement) {
 	}
 }
 
+// explain plans what is explained. With ANALYZE it runs, so it must not be more than a query.
 func (p *planner) explain(e *pg.ExplainStmt) {
+	inner := e.Query
 	switch q := e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
-		p.dml(e.Query)
-		if p.plan.Kind != Route || p.plan.Rewrite != nil {
-			p.fail(refuse("Give the key as a value.", "EXPLAIN of a statement whose values are computed beforehand is not supported"))
-		}
+	case *pg.Node_DeclareCursorStmt:
+		inner = q.DeclareCursorStmt.Query
 	case *pg.Node_CreateTableAsStmt:
-		p.dml(q.CreateTableAsStmt.Query)
+		inner = q.CreateTableAsStmt.Query
+	case *pg.Node_RefreshMatViewStmt:
+		p.refresh(q.RefreshMatViewStmt)
+		return
 	default:
 		p.plan.Kind = Route
+		return
+	}
+	creates := e.Query.GetCreateTableAsStmt() != nil || inner.GetSelectStmt().GetIntoClause() != nil
+	if creates && slices.ContainsFunc(e.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "analyze" }) {
+		p.fail(refuse("Leave ANALYZE out.", "EXPLAIN ANALYZE of a statement that creates a table is not supported"))
+		return
+	}
+	if inner.GetExecuteStmt() != nil {
+		p.plan.Kind = Route
+		return
+	}
+	p.dml(inner)
+	if p.plan.Kind != Route || p.plan.Rewrite != nil {
+		p.fail(refuse("Give the key as a value.", "EXPLAIN of a statement whose values are computed beforehand is not supported"))
 	}
 }
 
@@ -145,6 +168,7 @@ func (p *planner) dml(n *pg.Node) {
 		return
 	}
 	p.linkBodies()
+	p.linkMemberships()
 	p.graph.spread()
 	p.decide(n)
 }
@@ -170,15 +194,32 @@ func (p *planner) decide(n *pg.Node) {
 	}
 	p.checkRoutines(len(distributed) > 0)
 	if len(distributed) == 0 {
-		p.plan.AnyNode = len(reference) > 0 && len(local) == 0 && !p.temporary && !p.unknownTable && !p.writes && len(p.routines) == 0
+		p.plan.AnyNode = len(reference) > 0 && len(local) == 0 && !p.temporary && !p.unknownTable && !p.writes &&
+			len(p.routines) == 0 && p.homeOnly == ""
 		return
 	}
 	if len(local) > 0 || p.temporary || p.unknownTable {
 		p.fail(p.mixed(distributed, local))
 		return
 	}
+	if p.locksCopies() {
+		return
+	}
 	p.pin(distributed)
 	p.finishRewrite(n)
+}
+
+// locksCopies refuses to lock one node's copy of a reference table's rows: two sessions could lock
+// the copies of two nodes.
+func (p *planner) locksCopies() bool {
+	for _, t := range lockedTables(p.locked) {
+		if p.placed(t).placement == catalog.Reference {
+			p.fail(refuse("Name the distributed tables: FOR UPDATE OF table.",
+				"locking rows of reference table %q together with distributed tables is not supported", t.Name))
+			return true
+		}
+	}
+	return false
 }
 
 func (p *planner) mixed(distributed, local []*ref) error {
@@ -199,6 +240,10 @@ func (p *planner) pin(distributed []*ref) {
 			continue
 		}
 		key := p.keyColumn(r)
+		if key == nil {
+			p.fail(refuse("", "distributed table %q has no key column", r.table.Name))
+			return
+		}
 		ops, ok := p.graph.consts[*key]
 		if !ok {
 			p.fail(p.unpinned(r))
@@ -214,12 +259,13 @@ func (p *planner) pin(distributed []*ref) {
 	for _, pin := range p.newKeys {
 		p.addPin(pin)
 	}
+	p.pinNewRows()
 }
 
 // addPin leaves out a pin that says the same as another.
 func (p *planner) addPin(pin Pin) {
 	same := func(q Pin) bool {
-		return q.Distribution == pin.Distribution && slices.Equal(q.Operands, pin.Operands) && q.Insert == pin.Insert
+		return q.Distribution == pin.Distribution && q.Type == pin.Type && slices.Equal(q.Operands, pin.Operands) && q.Insert == pin.Insert && q.Cast == pin.Cast
 	}
 	if !slices.ContainsFunc(p.plan.Pins, same) {
 		p.plan.Pins = append(p.plan.Pins, pin)
@@ -247,102 +293,7 @@ func (p *planner) touch(lists ...[]*ref) {
 }
 
 func (p *planner) writesReference() bool {
-	return slices.ContainsFunc(p.targets, func(r *ref) bool {
-		return r.table != nil && p.placed(r.table).placement == catalog.Reference
-	})
-}
-
-// everyNode plans a write to a reference table: the same statement on all nodes must have the
-// same effect on all of them.
-func (p *planner) everyNode(n *pg.Node, distributed, local []*ref) {
-	name := p.targets[0].table.Name
-	if len(distributed)+len(local) > 0 || p.temporary || len(p.targets) > 1 {
-		p.fail(refuse("Write constants, or read from reference tables only.",
-			"a write to reference table %q that reads other tables is not supported yet", name))
-		return
-	}
-	p.checkRoutines(true)
-	p.addDefaults(n, p.targets[0].table)
-	p.hoist(n, name)
-	if sel := n.GetInsertStmt().GetSelectStmt().GetSelectStmt(); sel != nil && sel.LimitCount != nil ||
-		n.GetMergeStmt() != nil {
-		p.fail(refuse("", "this write to reference table %q could differ between nodes", name))
-	}
-	p.plan.Kind = Every
-	p.finishRewrite(n)
-}
-
-// addDefaults makes defaults that differ per node visible in the statement, where hoist finds them.
-func (p *planner) addDefaults(n *pg.Node, t *catalog.Table) {
-	s := n.GetInsertStmt()
-	if s == nil {
-		return
-	}
-	names := insertNames(t, s.Cols)
-	sel := s.SelectStmt.GetSelectStmt()
-	for i := range t.Columns {
-		c := &t.Columns[i]
-		if c.Generated != 0 || c.Default == "" && c.Identity == 0 || !c.DefaultVolatile && c.Identity == 0 && !p.unstableDefault(c) {
-			continue
-		}
-		at := slices.Index(names, c.Name)
-		if sel == nil || len(sel.ValuesLists) == 0 {
-			if at < 0 || sel == nil {
-				p.fail(refuse("Give all columns of the row.", "the default of column %q of reference table %q is computed per node", c.Name, t.Name))
-			}
-			continue
-		}
-		p.fillDefault(s, sel, t, c, at, names)
-	}
-}
-
-func (p *planner) fillDefault(s *pg.InsertStmt, sel *pg.SelectStmt, t *catalog.Table, c *catalog.Column, at int, names []string) {
-	first := sel.ValuesLists[0].GetList().GetItems()
-	for row, l := range sel.ValuesLists {
-		items := l.GetList()
-		if at >= 0 && at < len(first) && items.Items[at].GetSetToDefault() == nil {
-			continue
-		}
-		text := "(" + c.Default + ")::" + c.TypeName
-		if c.Identity != 0 {
-			text = identityDefault(t, c)
-			s.Override = pg.OverridingKind_OVERRIDING_SYSTEM_VALUE
-		}
-		p.eval = append(p.eval, text)
-		param := paramNode(p.maxParam + len(p.eval))
-		if at >= 0 && at < len(first) {
-			items.Items[at] = param
-			continue
-		}
-		if row == 0 {
-			if len(s.Cols) == 0 {
-				for _, name := range names[:len(first)] {
-					s.Cols = append(s.Cols, pg.MakeResTargetNodeWithName(name, -1))
-				}
-			}
-			s.Cols = append(s.Cols, pg.MakeResTargetNodeWithName(c.Name, -1))
-		}
-		items.Items = append(items.Items, param)
-	}
-}
-
-// unstableDefault reports a default like now(), which each node would answer in its own way.
-func (p *planner) unstableDefault(c *catalog.Column) bool {
-	stmts, err := analyze.Parse("SELECT " + c.Default)
-	if err != nil || len(stmts) != 1 {
-		return true
-	}
-	unstable := false
-	analyze.Walk(stmts[0].Tree, func(m proto.Message) bool {
-		switch e := m.(type) {
-		case *pg.FuncCall:
-			unstable = unstable || p.differsPerNode(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: e}})
-		case *pg.SQLValueFunction:
-			unstable = true
-		}
-		return true
-	})
-	return unstable
+	return slices.ContainsFunc(p.targets, p.isReference)
 }
 
 func (p *planner) finishRewrite(n *pg.Node) {
@@ -378,31 +329,19 @@ func (p *planner) root(t *catalog.Table) *catalog.Table {
 func (p *planner) placed(t *catalog.Table) placed {
 	root := p.root(t)
 	pl := placed{placement: root.Placement, distribution: root.Distribution, key: -1}
-	if root.Placement == catalog.Distributed {
+	if root.Placement == catalog.Distributed && len(root.Key) > 0 {
 		pl.key = t.Column(root.Columns[root.Key[0]].Name)
 	}
 	return pl
 }
 
-// keyColumn is the key of a ref over a distributed table, nil for others. For views it is the
-// output that is the key.
+// keyColumn is the key of a ref over a distributed table, nil for others.
 func (p *planner) keyColumn(r *ref) *column {
-	if r.table != nil {
-		if pl := p.placed(r.table); pl.placement == catalog.Distributed {
-			return &column{r, pl.key}
-		}
+	if r.table == nil {
 		return nil
 	}
-	if r.body == nil {
-		return nil
-	}
-	for i := range r.body.outputs {
-		c := column{r, i}
-		if t, at := c.base(); t != nil {
-			if pl := p.placed(t); pl.placement == catalog.Distributed && pl.key == at {
-				return &c
-			}
-		}
+	if pl := p.placed(r.table); pl.placement == catalog.Distributed && pl.key >= 0 {
+		return &column{r, pl.key}
 	}
 	return nil
 }
@@ -412,35 +351,4 @@ func (p *planner) isTemporary(rv *pg.RangeVar) bool {
 		return true
 	}
 	return rv.Schemaname == "" && p.isTemp != nil && p.isTemp(rv.Relname)
-}
-
-// viewMatters reports views whose body reaches tables that are not local.
-func (p *planner) viewMatters(t *catalog.Table) bool {
-	if known, ok := p.matters[t.OID]; ok {
-		return known
-	}
-	p.matters[t.OID] = false
-	if t.ViewSQL == "" { // a view of the system
-		return false
-	}
-	stmts, err := analyze.Parse(t.ViewSQL)
-	if err != nil || len(stmts) != 1 {
-		p.matters[t.OID] = true
-		return true
-	}
-	found := false
-	for _, rv := range analyze.Relations(stmts[0].Tree) {
-		// A CTE's name may hide a table; to look too closely is only slower.
-		r := p.catalog.Lookup(p.path, rv.Schemaname, rv.Relname)
-		if r == nil {
-			continue
-		}
-		if r.Kind == catalog.KindView && r.OID != t.OID {
-			found = found || p.viewMatters(r)
-		} else {
-			found = found || p.placed(r).placement != catalog.Local
-		}
-	}
-	p.matters[t.OID] = found
-	return found
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math"
+	"slices"
 	"strconv"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -24,6 +26,15 @@ func (p *planner) operandOf(n *pg.Node, keyType keyspace.Type) (Operand, bool) {
 	return Operand{}, false
 }
 
+// keyOperand reads an operand that is compared with a key of this type, or becomes one.
+func (p *planner) keyOperand(n *pg.Node, t keyspace.Type) (Operand, bool) {
+	op, ok := p.operandOf(n, t)
+	return op, ok && !op.Array && accepts(t, op)
+}
+
+// accepts reports operands that are equal to a key only when they have its hash.
+func accepts(t keyspace.Type, op Operand) bool { return op.Null || t.Accepts(op.From) }
+
 func (p *planner) constant(c *pg.A_Const, keyType keyspace.Type) (Operand, bool) {
 	op := Operand{Literal: -1, From: keyType}
 	if c.Isnull {
@@ -39,8 +50,9 @@ func (p *planner) constant(c *pg.A_Const, keyType keyspace.Type) (Operand, bool)
 		op.Text = v.Fval.Fval
 		op.From = keyspace.Numeric
 		// An integer too long for int4 is an int8 when it fits, as in PostgreSQL's make_const.
-		if _, err := strconv.ParseInt(op.Text, 10, 64); err == nil {
+		if v, err := strconv.ParseInt(op.Text, 10, 64); err == nil {
 			op.From = keyspace.Int8
+			p.fixed = p.fixed || v == math.MinInt64 // whose digits alone are a numeric
 		}
 	case *pg.A_Const_Sval:
 		op.Text = v.Sval.Sval
@@ -91,7 +103,7 @@ func (p *planner) arrayElement(oid uint32) (keyspace.Type, bool) {
 
 // cast reads 'x'::type and $1::type for types without modifiers; a modifier could change the value.
 func (p *planner) cast(c *pg.TypeCast) (Operand, bool) {
-	t, array, ok := castType(c.TypeName)
+	t, array, ok := p.castType(c.TypeName)
 	if !ok {
 		return Operand{}, false
 	}
@@ -108,7 +120,12 @@ func (p *planner) cast(c *pg.TypeCast) (Operand, bool) {
 	if !inner.Array && array && inner.Param == 0 && c.Arg.GetAConst().GetSval() == nil {
 		return Operand{}, false
 	}
-	inner.From, inner.Array = t, array
+	inner.Array = array
+	if inner.Param > 0 && inner.From != t {
+		// The value comes in the form of the parameter's own type.
+		return inner, inner.From.Canonical() == t.Canonical()
+	}
+	inner.From = t
 	return inner, true
 }
 
@@ -120,13 +137,13 @@ func sameFamily(a, b keyspace.Type) bool {
 	return a.Canonical() == keyspace.Int8 && b == keyspace.Numeric
 }
 
-func castType(t *pg.TypeName) (_ keyspace.Type, array, ok bool) {
+func (p *planner) castType(t *pg.TypeName) (_ keyspace.Type, array, ok bool) {
 	if t == nil || len(t.Typmods) > 0 || t.Setof || t.PctType || len(t.ArrayBounds) > 1 {
 		return 0, false, false
 	}
 	schema, name := analyze.Name(t.Names)
-	if schema != "" && schema != "pg_catalog" {
-		return 0, false, false
+	if schema != "" && schema != "pg_catalog" || schema == "" && slices.Index(p.path, "pg_catalog") > 0 {
+		return 0, false, false // a type that only has the name
 	}
 	kt, ok := typeNames[name]
 	return kt, len(t.ArrayBounds) == 1, ok
@@ -174,7 +191,7 @@ func (p *planner) operandsOf(n *pg.Node, keyType keyspace.Type) ([]Operand, bool
 }
 
 func (p *planner) castElements(c *pg.TypeCast, arr *pg.A_ArrayExpr) ([]Operand, bool) {
-	t, array, ok := castType(c.TypeName)
+	t, array, ok := p.castType(c.TypeName)
 	if !ok || !array {
 		return nil, false
 	}
@@ -204,4 +221,63 @@ func (p *planner) arrayOperand(n *pg.Node, keyType keyspace.Type) ([]Operand, bo
 		op.Array = true
 	}
 	return []Operand{op}, true
+}
+
+// valuesOutputs lists the columns of VALUES, which have names of their own.
+func (p *planner) valuesOutputs(b *block, lists []*pg.Node) {
+	for i := range lists[0].GetList().GetItems() {
+		var items []*pg.Node
+		for _, l := range lists {
+			if row := l.GetList().GetItems(); i < len(row) {
+				items = append(items, row[i])
+			}
+		}
+		o := output{name: "column" + strconv.Itoa(i+1)}
+		o.constants, o.typ = p.constants(items)
+		b.outputs = append(b.outputs, o)
+	}
+}
+
+// constants reads an output that is known before the statement runs, with the type that PostgreSQL
+// gives it where nothing else does. It knows nothing unless all values are of types that hash alike.
+func (p *planner) constants(items []*pg.Node) (ops []Operand, typ keyspace.Type) {
+	for _, n := range items {
+		t, ok := p.ownType(n)
+		if n.GetAConst().GetIsnull() {
+			ops = append(ops, Operand{Literal: -1, Null: true})
+			continue
+		}
+		op, isOp := p.keyOperand(n, t)
+		if !ok || !isOp || typ.Valid() && typ.Canonical() != t.Canonical() {
+			return nil, 0
+		}
+		if typ.Valid() && typ != t {
+			t = t.Canonical()
+		}
+		ops, typ = append(ops, op), t
+	}
+	if !typ.Valid() {
+		return nil, 0
+	}
+	return ops, typ
+}
+
+// ownType is the type of a literal, parameter or cast by itself.
+func (p *planner) ownType(n *pg.Node) (keyspace.Type, bool) {
+	switch e := n.GetNode().(type) {
+	case *pg.Node_AConst:
+		if e.AConst.GetSval() != nil {
+			return keyspace.Text, true
+		}
+		op, ok := p.constant(e.AConst, keyspace.Text)
+		return op.From, ok
+	case *pg.Node_ParamRef:
+		if i := int(e.ParamRef.Number) - 1; i < len(p.params) && p.params[i] != 0 {
+			return keyspace.TypeByOID(p.catalog.BaseType(p.params[i]))
+		}
+	case *pg.Node_TypeCast:
+		t, array, ok := p.castType(e.TypeCast.TypeName)
+		return t, ok && !array
+	}
+	return 0, false
 }

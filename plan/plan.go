@@ -127,6 +127,24 @@ type PlacingArg struct {
 	Param int
 }
 
+func (p *Placing) arguments() string {
+	parts := make([]string, len(p.Args))
+	for i, a := range p.Args {
+		switch {
+		case a.Null:
+			parts[i] = "NULL"
+		case a.Param > 0:
+			parts[i] = fmt.Sprintf("$%d", a.Param)
+		default:
+			parts[i] = QuoteLiteral(a.Value)
+		}
+		if a.Name != "" {
+			parts[i] = a.Name + " => " + parts[i]
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // SetConfig is a session setting that the statement changes through set_config().
 type SetConfig struct {
 	Name, Value string
@@ -168,7 +186,7 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "  split by column %d of %d\n", p.Copy.Key+1, len(p.Copy.Columns))
 	}
 	if p.Placing != nil {
-		fmt.Fprintf(&b, "  %s%v\n", p.Placing.Function, p.Placing.Args)
+		fmt.Fprintf(&b, "  %s(%s)\n", p.Placing.Function, p.Placing.arguments())
 	}
 	if p.Hold != "" {
 		fmt.Fprintf(&b, "  hold: %s\n", p.Hold)

@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"slices"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/keyspace"
 )
 
@@ -32,13 +35,13 @@ func (p *planner) equalities(b *block, cond *pg.Node) []equality {
 	case *pg.Node_AExpr:
 		return p.comparison(b, e.AExpr)
 	case *pg.Node_SubLink:
-		return p.membership(b, e.SubLink)
+		return p.member(b, e.SubLink)
 	}
 	return nil
 }
 
 func (p *planner) comparison(b *block, e *pg.A_Expr) []equality {
-	if !plainEquals(e.Name) || !p.equalsIsBuiltin {
+	if !plainEquals(e.Name) {
 		return nil
 	}
 	switch e.Kind {
@@ -80,7 +83,7 @@ func (p *planner) equals(b *block, l, r *pg.Node) []equality {
 	lc, rc := p.columnOf(b, l), p.columnOf(b, r)
 	switch {
 	case lc != nil && rc != nil:
-		if !comparable(*lc, *rc, p) {
+		if !p.comparable(*lc, *rc) {
 			return nil
 		}
 		return []equality{{left: *lc, right: rc}}
@@ -94,11 +97,11 @@ func (p *planner) equals(b *block, l, r *pg.Node) []equality {
 
 func (p *planner) equalsConstant(c column, n *pg.Node) []equality {
 	t, ok := p.keyType(c)
-	if !ok {
+	if !ok || p.ownEquals(c) {
 		return nil
 	}
-	op, ok := p.operandOf(n, t)
-	if !ok || op.Array {
+	op, ok := p.keyOperand(n, t)
+	if !ok {
 		return nil
 	}
 	return []equality{{left: c, ops: []Operand{op}}}
@@ -110,11 +113,11 @@ func (p *planner) oneOf(b *block, l, r *pg.Node) []equality {
 		return nil
 	}
 	t, ok := p.keyType(*c)
-	if !ok {
+	if !ok || p.ownEquals(*c) {
 		return nil
 	}
 	ops, ok := p.operandsOf(r, t)
-	if !ok {
+	if !ok || slices.ContainsFunc(ops, func(op Operand) bool { return !accepts(t, op) }) {
 		return nil
 	}
 	return []equality{{left: *c, ops: ops}}
@@ -132,7 +135,7 @@ func (p *planner) rowIn(b *block, row *pg.RowExpr, list *pg.List) []equality {
 			continue
 		}
 		t, ok := p.keyType(*c)
-		if !ok {
+		if !ok || p.ownEquals(*c) {
 			continue
 		}
 		ops := make([]Operand, 0, len(list.Items))
@@ -141,8 +144,8 @@ func (p *planner) rowIn(b *block, row *pg.RowExpr, list *pg.List) []equality {
 			if r == nil || len(r.Args) != len(row.Args) {
 				return nil
 			}
-			op, ok := p.operandOf(r.Args[i], t)
-			if !ok || op.Array {
+			op, ok := p.keyOperand(r.Args[i], t)
+			if !ok {
 				ops = nil
 				break
 			}
@@ -182,7 +185,7 @@ func (p *planner) disjunction(b *block, arms []*pg.Node) []equality {
 	return common
 }
 
-// columnOf resolves a plain column, through casts that keep the value and its hash.
+// columnOf resolves a plain column. Casts are not looked through: they may change the value.
 func (p *planner) columnOf(b *block, n *pg.Node) *column {
 	if cr := n.GetColumnRef(); cr != nil {
 		return b.resolve(cr)
@@ -190,21 +193,92 @@ func (p *planner) columnOf(b *block, n *pg.Node) *column {
 	return nil
 }
 
-// keyType is the type of a column when that type can be a key.
-func (p *planner) keyType(c column) (keyspace.Type, bool) {
-	t, i := c.base()
-	if t == nil || !t.Columns[i].Deterministic {
+// columnType is the type of a column as far as it is a table's column, under a collation that
+// finds only equal bytes equal. The arms of a set operation must agree.
+func (p *planner) columnType(c column) (oid uint32, ok bool) {
+	for c.ref.table == nil {
+		body := c.ref.body
+		if body == nil || c.ref.unknown || c.index >= len(body.outputs) {
+			return 0, false
+		}
+		if len(body.arms) == 2 {
+			l, ok := p.columnType(column{&ref{body: body.arms[0]}, c.index})
+			r, also := p.columnType(column{&ref{body: body.arms[1]}, c.index})
+			return p.commonType(l, r, ok && also)
+		}
+		o := &body.outputs[c.index]
+		if len(o.constants) > 0 {
+			return o.typ.OID(), true
+		}
+		if o.source == nil {
+			return 0, false
+		}
+		c = *o.source
+	}
+	col := &c.ref.table.Columns[c.index]
+	return col.TypeOID, col.Deterministic
+}
+
+// commonType is the type of a set operation over two types that hash alike.
+func (p *planner) commonType(l, r uint32, known bool) (oid uint32, ok bool) {
+	lt, isKey := keyspace.TypeByOID(p.catalog.BaseType(l))
+	rt, also := keyspace.TypeByOID(p.catalog.BaseType(r))
+	if !known || l != r && (!isKey || !also || lt.Canonical() != rt.Canonical()) {
 		return 0, false
 	}
-	return keyspace.TypeByOID(p.catalog.BaseType(t.Columns[i].TypeOID))
+	if l != r {
+		return lt.Canonical().OID(), true
+	}
+	return l, true
+}
+
+// keyType is the type of a column when that type can be a key.
+func (p *planner) keyType(c column) (keyspace.Type, bool) {
+	oid, ok := p.columnType(c)
+	if !ok {
+		return 0, false
+	}
+	return keyspace.TypeByOID(p.catalog.BaseType(oid))
 }
 
 // comparable reports columns whose equality means the same key: equal values have equal hashes.
-func comparable(a, b column, p *planner) bool {
+func (p *planner) comparable(a, b column) bool {
 	ta, ok := p.keyType(a)
 	if !ok {
 		return false
 	}
 	tb, ok := p.keyType(b)
-	return ok && ta.Canonical() == tb.Canonical()
+	return ok && ta.Canonical() == tb.Canonical() && !p.ownEquals(a) && !p.ownEquals(b)
+}
+
+// ownEquals reports columns for which = may mean an operator that users made. PostgreSQL prefers
+// the operator of exactly these types, and types that have no = of their own (varchar, domains)
+// take any that fits.
+func (p *planner) ownEquals(c column) bool {
+	operators := p.catalog.EqualOperators()
+	if len(operators) == 0 {
+		return false
+	}
+	oid, _ := p.columnType(c)
+	base := p.catalog.BaseType(oid)
+	plain := oid == base && base != keyspace.Varchar.OID()
+	return slices.ContainsFunc(operators, func(o catalog.Operator) bool {
+		if p.pseudoType(o.Left) || p.pseudoType(o.Right) {
+			return true
+		}
+		if plain {
+			return p.isKeyType(o.Left) && p.isKeyType(o.Right)
+		}
+		return o.Left == oid || o.Left == base || o.Right == oid || o.Right == base
+	})
+}
+
+func (p *planner) pseudoType(oid uint32) bool {
+	t, ok := p.catalog.Type(oid)
+	return !ok || t.Kind == 'p'
+}
+
+func (p *planner) isKeyType(oid uint32) bool {
+	_, ok := keyspace.TypeByOID(p.catalog.BaseType(oid))
+	return ok
 }

@@ -46,27 +46,45 @@ func (p *planner) selectBlock(s *pg.SelectStmt, parent *block) *block {
 	p.values(b, s.ValuesLists)
 	p.where(b, tree, s.WhereClause)
 	p.outputs(b, s)
-	if len(s.LockingClause) > 0 {
-		p.writes = true
-	}
+	p.locking(b, s.LockingClause)
 	return b
 }
 
-// where adds the facts of WHERE and of the joins below it.
-func (p *planner) where(b *block, tree *joinTree, cond *pg.Node) {
-	if tree == nil {
-		return
-	}
-	eqs := p.equalities(b, cond)
-	rejected := map[*ref]bool{}
-	for _, e := range eqs {
-		rejected[e.left.ref] = true
-		if e.right != nil {
-			rejected[e.right.ref] = true
+// locking notes which refs FOR UPDATE and FOR NO KEY UPDATE lock against each other.
+func (p *planner) locking(b *block, clauses []*pg.Node) {
+	for _, n := range clauses {
+		p.writes = true
+		c := n.GetLockingClause()
+		if c.Strength < pg.LockClauseStrength_LCS_FORNOKEYUPDATE {
+			continue // a writer changes all copies, so it meets these on any node
+		}
+		for _, r := range b.refs {
+			if len(c.LockedRels) == 0 || slices.ContainsFunc(c.LockedRels, func(n *pg.Node) bool {
+				return n.GetRangeVar().GetRelname() == r.alias
+			}) {
+				p.locked = append(p.locked, r)
+			}
 		}
 	}
-	p.addEqualities(tree.refs, eqs)
-	p.joinEdges(b, tree, rejected)
+}
+
+// lockedTables are the tables below the locked refs.
+func lockedTables(refs []*ref) []*catalog.Table {
+	var tables []*catalog.Table
+	for _, r := range refs {
+		switch {
+		case r.table != nil:
+			tables = append(tables, r.table)
+		case r.body != nil:
+			tables = append(tables, lockedTables(r.body.refs)...)
+		}
+		for _, c := range r.join {
+			if c.column != nil {
+				tables = append(tables, lockedTables([]*ref{c.column.ref})...)
+			}
+		}
+	}
+	return tables
 }
 
 func (p *planner) with(b *block, w *pg.WithClause) {
@@ -74,17 +92,23 @@ func (p *planner) with(b *block, w *pg.WithClause) {
 		return
 	}
 	b.ctes = map[string]*cte{}
-	for _, n := range w.Ctes {
+	items := make([]*cte, len(w.Ctes))
+	for i, n := range w.Ctes {
 		e := n.GetCommonTableExpr()
-		c := &cte{name: e.Ctename, recursive: w.Recursive}
+		c := &cte{
+			name: e.Ctename, recursive: w.Recursive, writes: e.Ctequery.GetSelectStmt() == nil,
+			extended: e.SearchClause != nil || e.CycleClause != nil,
+		}
 		for _, a := range e.Aliascolnames {
 			c.aliases = append(c.aliases, a.GetString_().GetSval())
 		}
+		items[i] = c
 		if w.Recursive {
-			b.ctes[c.name] = c // visible in its own body
+			b.ctes[c.name] = c // visible in its own body, and in those before it
 		}
-		c.writes = e.Ctequery.GetSelectStmt() == nil
-		c.body = p.query(e.Ctequery, b)
+	}
+	for i, c := range items {
+		c.body = p.query(w.Ctes[i].GetCommonTableExpr().Ctequery, b)
 		b.ctes[c.name] = c
 	}
 }
@@ -94,7 +118,9 @@ func (p *planner) setOperation(b *block, s *pg.SelectStmt) {
 	b.arms = []*block{l, r}
 	p.expressions(b, s.LimitCount, s.LimitOffset)
 	p.expressions(b, s.SortClause...)
-	open := s.LimitCount == nil && s.LimitOffset == nil && len(l.outputs) == len(r.outputs)
+	b.holes = l.holes || r.holes || len(l.outputs) != len(r.outputs)
+	open := s.LimitCount == nil && s.LimitOffset == nil
+	p.locking(b, s.LockingClause)
 	for _, o := range l.outputs {
 		b.outputs = append(b.outputs, output{name: o.name, open: open})
 	}
@@ -103,9 +129,7 @@ func (p *planner) setOperation(b *block, s *pg.SelectStmt) {
 // outputs lists the columns of a SELECT and says below which of them a restriction may move.
 func (p *planner) outputs(b *block, s *pg.SelectStmt) {
 	if len(s.ValuesLists) > 0 {
-		for range s.ValuesLists[0].GetList().GetItems() {
-			b.outputs = append(b.outputs, output{})
-		}
+		p.valuesOutputs(b, s.ValuesLists)
 		return
 	}
 	movable := p.movable(b, s)
@@ -116,9 +140,11 @@ func (p *planner) outputs(b *block, s *pg.SelectStmt) {
 			continue
 		}
 		o := output{name: outputName(t), expr: t.Val}
-		if c := p.columnOf(b, t.Val); c != nil && slices.Contains(b.refs, c.ref) {
+		if c := p.columnOf(b, t.Val); c != nil && c.ref.owner == b {
 			o.source = c
 			o.open = movable(*c)
+		} else {
+			o.constants, o.typ = p.constants([]*pg.Node{t.Val})
 		}
 		b.outputs = append(b.outputs, o)
 	}
@@ -222,27 +248,44 @@ func isStar(c *pg.ColumnRef) bool {
 
 // star expands * and t.*; merged columns come first and once, as in PostgreSQL.
 func (p *planner) star(b *block, c *pg.ColumnRef, movable func(column) bool) {
-	qualifier := ""
-	if n := len(c.Fields); n > 1 {
-		qualifier = c.Fields[n-2].GetString_().GetSval()
-	}
-	if qualifier == "" && len(b.merged) > 0 || slices.ContainsFunc(b.refs, func(r *ref) bool {
-		return r.unknown && (qualifier == "" || r.alias == qualifier)
-	}) {
-		// The order of the columns is not known here; an output list with a hole would be a guess.
+	columns, known := b.starColumns(c)
+	if !known {
+		b.holes = true
 		b.outputs = append(b.outputs, output{})
-		b.refs = append(b.refs, &ref{unknown: true})
 		return
 	}
-	for _, r := range b.refs {
-		if qualifier != "" && r.alias != qualifier {
-			continue
+	for _, jc := range columns {
+		o := output{name: jc.name}
+		if jc.column != nil && jc.column.ref.owner == b {
+			o.source, o.open = jc.column, movable(*jc.column)
 		}
-		for i := range r.width() {
-			col := column{r, i}
-			b.outputs = append(b.outputs, output{name: r.columnName(i), source: &col, open: movable(col)})
-		}
+		b.outputs = append(b.outputs, o)
 	}
+}
+
+// starColumns lists what a star stands for.
+func (b *block) starColumns(c *pg.ColumnRef) (columns []joinColumn, known bool) {
+	if len(c.Fields) == 1 {
+		for _, item := range b.items {
+			if item.open {
+				return nil, false
+			}
+			columns = append(columns, item.columns...)
+		}
+		return columns, true
+	}
+	var qualifier []string
+	for _, f := range c.Fields[:len(c.Fields)-1] {
+		qualifier = append(qualifier, f.GetString_().GetSval())
+	}
+	r := b.qualified(qualifier)
+	if r == nil || r.unknown || len(qualifier) > 2 {
+		return nil, false
+	}
+	for i := range r.width() {
+		columns = append(columns, joinColumn{r.columnName(i), r.at(i)})
+	}
+	return columns, true
 }
 
 func outputName(t *pg.ResTarget) string {
@@ -257,7 +300,7 @@ func outputName(t *pg.ResTarget) string {
 
 // relation makes the ref of a table, view or CTE reference.
 func (p *planner) relation(b *block, rv *pg.RangeVar) *ref {
-	r := newRef(rv.Alias, rv.Relname)
+	r := newRef(b, rv.Alias, rv.Relname)
 	b.refs = append(b.refs, r)
 	if rv.Schemaname == "" {
 		if c := b.lookupCTE(rv.Relname); c != nil {
@@ -271,10 +314,10 @@ func (p *planner) relation(b *block, rv *pg.RangeVar) *ref {
 
 func (p *planner) referCTE(r *ref, c *cte) {
 	c.refs = append(c.refs, r)
-	if r.aliases == nil {
-		r.aliases = c.aliases
+	if len(r.aliases) < len(c.aliases) {
+		r.aliases = append(r.aliases, c.aliases[len(r.aliases):]...)
 	}
-	if c.body == nil { // inside its own recursive body
+	if c.body == nil || c.extended || c.body.holes { // nil: inside a recursive body
 		r.unknown = true
 		return
 	}
@@ -288,9 +331,11 @@ func (p *planner) referCTE(r *ref, c *cte) {
 	}
 }
 
+// maxRefs bounds how far views that use views are planned through.
+const maxRefs = 4000
+
 // bindTable resolves a relation name; views become blocks.
 func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
-	r.schema = rv.Schemaname
 	if p.isTemporary(rv) {
 		p.temporary = true
 		r.unknown = true
@@ -304,14 +349,20 @@ func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
 		p.unknownTable = true
 		return
 	}
+	if rv.Alias == nil {
+		r.schema = t.Schema
+	}
 	if t.Kind == catalog.KindView && p.viewMatters(t) {
 		r.body = p.view(t)
+		r.unknown = r.body.holes
 		r.aliases = append(r.aliases, viewNames(t, len(r.aliases))...)
 		p.bodies = append(p.bodies, r)
 		return
 	}
 	r.table = t
-	p.refs = append(p.refs, r)
+	if p.refs = append(p.refs, r); len(p.refs) > maxRefs {
+		p.fail(refuse("", "the statement uses too many tables"))
+	}
 }
 
 func viewNames(t *catalog.Table, from int) []string {
@@ -324,20 +375,15 @@ func viewNames(t *catalog.Table, from int) []string {
 
 // view plans through a view's body. Its names are qualified, so no search path applies.
 func (p *planner) view(t *catalog.Table) *block {
-	stmts, err := analyze.Parse(t.ViewSQL)
-	if err != nil || len(stmts) != 1 {
-		p.fail(refuse("", "view %q has a body that cannot be planned", t.Name))
+	tree := p.viewTree(t)
+	if p.depth++; tree == nil || p.depth > 64 || len(p.refs) > maxRefs {
+		p.fail(refuse("Write its query in place of it.", "view %q has a body that cannot be planned", t.Name))
 		return &block{}
 	}
-	if p.depth++; p.depth > 64 {
-		p.fail(refuse("", "view %q is nested too deeply", t.Name))
-		return &block{}
-	}
-	defer func() { p.depth-- }()
 	literal := p.literal
 	p.literal = nil // literals of the body are not those of the statement
-	defer func() { p.literal = literal }()
-	return p.query(stmts[0].Tree, nil)
+	defer func() { p.literal = literal; p.depth-- }()
+	return p.query(tree, nil)
 }
 
 // expressions visits expressions for what they hide: subqueries and function calls.
@@ -363,32 +409,47 @@ func (p *planner) expressions(b *block, nodes ...*pg.Node) {
 }
 
 func (p *planner) sublink(b *block, s *pg.SubLink) {
-	if s.Testexpr != nil {
-		p.expressions(b, s.Testexpr)
-	}
-	body := p.query(s.Subselect, b)
-	r := &ref{body: body}
+	p.expressions(b, s.Testexpr)
+	r := &ref{body: p.query(s.Subselect, b)}
+	r.unknown = r.body.holes
 	p.sublinks[s] = r
 	p.bodies = append(p.bodies, r)
-	if s.SubLinkType != pg.SubLinkType_ANY_SUBLINK || s.OperName != nil || len(body.outputs) != 1 {
-		return
-	}
-	// x IN (SELECT y ...): only rows with y = x matter. A y that an outer join may turn into
-	// NULL is left out, because NOT IN minds NULLs.
-	c, o := p.columnOf(b, s.Testexpr), body.outputs[0]
-	if c != nil && o.source != nil && !body.nullable[o.source.ref] && comparable(*c, column{r, 0}, p) {
-		p.graph.directed(*c, column{r, 0})
+	if c := p.columnOf(b, s.Testexpr); c != nil && isIn(s, r) {
+		p.memberships = append(p.memberships, membership{*c, r})
 	}
 }
 
-// membership reads x IN (SELECT y ...) where it must be true: x is one of the y.
-func (p *planner) membership(b *block, s *pg.SubLink) []equality {
+// membership is x IN (SELECT y ...) anywhere, even under NOT.
+type membership struct {
+	x column
+	y *ref
+}
+
+// isIn reports x IN (SELECT y), and = ANY (SELECT y), with one column.
+func isIn(s *pg.SubLink, r *ref) bool {
+	return s.SubLinkType == pg.SubLinkType_ANY_SUBLINK && (s.OperName == nil || plainEquals(s.OperName)) &&
+		r != nil && !r.unknown && len(r.body.outputs) == 1
+}
+
+// linkMemberships: for x IN (SELECT y ...) only rows with y = x matter. Since the answer minds
+// NULLs (and NULL IN of nothing is false), neither side may become NULL in an outer join.
+func (p *planner) linkMemberships() {
+	for _, m := range p.memberships {
+		y := column{m.y, 0}
+		if p.neverExtended(m.x) && p.neverExtended(y) && p.comparable(m.x, y) {
+			p.graph.directed(m.x, y)
+		}
+	}
+}
+
+// member reads x IN (SELECT y ...) where it must be true: x is one of the y.
+func (p *planner) member(b *block, s *pg.SubLink) []equality {
 	r := p.sublinks[s]
-	if s.SubLinkType != pg.SubLinkType_ANY_SUBLINK || s.OperName != nil || r == nil || len(r.body.outputs) != 1 {
+	if !isIn(s, r) {
 		return nil
 	}
 	c := p.columnOf(b, s.Testexpr)
-	if c == nil || !comparable(*c, column{r, 0}, p) {
+	if c == nil || !p.comparable(*c, column{r, 0}) {
 		return nil
 	}
 	return []equality{{left: *c, right: &column{r, 0}}}
@@ -402,9 +463,12 @@ func (p *planner) linkBodies() {
 }
 
 func (p *planner) linkBody(r *ref, body *block, shared bool) {
+	if body.holes {
+		return
+	}
 	if len(body.arms) == 2 {
 		for _, arm := range body.arms {
-			armRef := &ref{body: arm}
+			armRef := &ref{body: arm, unknown: arm.holes}
 			for i, o := range body.outputs {
 				if o.open && !shared {
 					p.graph.directed(column{r, i}, column{armRef, i})
@@ -415,6 +479,9 @@ func (p *planner) linkBody(r *ref, body *block, shared bool) {
 		return
 	}
 	for i, o := range body.outputs {
+		if len(o.constants) > 0 {
+			p.graph.constant(column{r, i}, o.constants)
+		}
 		if o.source == nil {
 			continue
 		}

@@ -1,8 +1,8 @@
 package plan
 
 import (
+	"slices"
 	"strings"
-	"unicode"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
@@ -30,11 +30,17 @@ func (p *planner) functions(c *pg.FuncCall) []*catalog.Function {
 
 // call notes what a function call means for the session and which routines may run.
 func (p *planner) call(c *pg.FuncCall) {
-	_, name := analyze.Name(c.Funcname)
+	schema, name := analyze.Name(c.Funcname)
 	for _, f := range p.functions(c) {
 		if !f.Builtin {
 			p.routines = append(p.routines, f)
 		}
+	}
+	if p.catalog.Spread() && (runsSQL(name) || strings.HasPrefix(schema, "pg_temp")) {
+		p.fail(refuse("Run the SQL itself.", "function %q runs SQL that is not known here, and not all tables are on one node", name))
+	}
+	if homeOnlyFunction(name) {
+		p.homeOnly = name
 	}
 	switch name {
 	case "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared":
@@ -71,75 +77,18 @@ func boolConstant(n *pg.Node) (value, known bool) {
 	return false, false
 }
 
-// body is what the text of a routine says about what it may do.
-type body struct {
-	tables  []*catalog.Table // relations of users whose names occur
-	dynamic bool             // builds SQL from strings
-	ddl     bool
-}
-
-// schemaWords follow CREATE, ALTER or DROP in a body that changes the schema.
-var schemaWords = map[string]bool{
-	"table": true, "index": true, "type": true, "view": true, "schema": true, "sequence": true, "function": true,
-	"procedure": true, "extension": true, "role": true, "user": true, "trigger": true, "domain": true, "policy": true,
-	"unique": true, "materialized": true, "or": true, "unlogged": true, "aggregate": true, "publication": true,
-}
-
-// readBody looks at the words of a routine's source. It is deliberately coarse: a name that
-// occurs counts as a use.
-func (p *planner) readBody(source string) body {
-	var b body
-	words := strings.FieldsFunc(strings.ToLower(source), func(r rune) bool {
-		return r != '_' && r != '$' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
-	seen := map[string]bool{}
-	for i, w := range words {
-		switch w {
-		case "execute":
-			b.dynamic = true
-		case "create", "alter", "drop":
-			if i+1 < len(words) && schemaWords[words[i+1]] {
-				b.ddl = true
-			}
-		}
-		seen[w] = true
-	}
-	for _, t := range p.catalog.Tables() {
-		if seen[strings.ToLower(t.Name)] {
-			b.tables = append(b.tables, t)
-		}
-	}
-	return b
-}
-
-// bodyOf reads a routine and the routines its body names.
-func (p *planner) bodyOf(f *catalog.Function, seen map[uint32]bool) body {
-	if seen[f.OID] || f.Language == "c" || f.Language == "internal" {
-		return body{}
-	}
-	seen[f.OID] = true
-	b := p.readBody(f.Source)
-	lower := strings.ToLower(f.Source)
-	for _, other := range p.catalog.UserFunctions() {
-		if other.OID != f.OID && strings.Contains(lower, strings.ToLower(other.Name)) {
-			o := p.bodyOf(other, seen)
-			b.tables = append(b.tables, o.tables...)
-			b.dynamic = b.dynamic || o.dynamic
-			b.ddl = b.ddl || o.ddl
-		}
-	}
-	return b
-}
-
 // checkRoutines refuses routines that would see one node's rows only. onNode is set when the
 // statement runs elsewhere than on the home node, where local tables have no rows either.
 func (p *planner) checkRoutines(onNode bool) {
+	if onNode && p.homeOnly != "" {
+		p.fail(p.notHome(p.homeOnly))
+	}
 	if len(p.routines) == 0 {
 		return
 	}
-	spread := p.anySpread()
+	spread := p.catalog.Spread()
 	for _, f := range p.routines {
-		b := p.bodyOf(f, map[uint32]bool{})
+		b := p.bodyOf(f)
 		if spread || onNode {
 			p.checkBody("function "+`"`+f.Name+`"`, b, onNode)
 		}
@@ -149,64 +98,111 @@ func (p *planner) checkRoutines(onNode bool) {
 		if f.Volatility == 'v' {
 			p.plan.Writes = true
 		}
+		p.touchTables(b.tables)
 	}
 }
 
-// anySpread reports whether any table has rows outside the home node.
-func (p *planner) anySpread() bool {
-	for _, t := range p.catalog.Tables() {
-		if t.Placement != catalog.Local {
-			return true
-		}
-	}
-	return false
+func (p *planner) notHome(name string) error {
+	return refuse("Call it in a statement of its own.",
+		"%s has its effect on one node, and this statement does not run on the home node", name)
 }
 
+// checkBody refuses what works on rows that are not all where it runs.
 func (p *planner) checkBody(what string, b body, onNode bool) {
+	const hint = "Run the statements of its body directly."
+	if onNode && b.homeOnly != "" {
+		p.fail(p.notHome(b.homeOnly + " in " + what))
+		return
+	}
 	for _, t := range b.tables {
 		place := p.placed(t).placement
-		if t.Kind == catalog.KindView && p.viewMatters(t) {
-			place = catalog.Distributed
+		if t.Kind == catalog.KindView {
+			if r := p.viewReach(t, 0); r.distributed {
+				place = catalog.Distributed
+			} else if r.reference {
+				place = catalog.Reference
+			}
 		}
-		if place == catalog.Distributed || place == catalog.Local && onNode && t.Kind != catalog.KindSequence {
-			p.fail(refuse("Run the statements of its body directly.",
-				"%s uses table %q, whose rows it would not all see where it runs", what, t.Name))
+		switch {
+		case place == catalog.Distributed, place == catalog.Local && onNode && t.Kind != catalog.KindSequence:
+			p.fail(refuse(hint, "%s uses table %q, whose rows it would not all see where it runs", what, t.Name))
 			return
-		}
-		if place == catalog.Reference {
-			p.fail(refuse("Run the statements of its body directly.",
-				"%s uses reference table %q, which it could change on one node only", what, t.Name))
+		case place == catalog.Reference && b.writes:
+			p.fail(refuse(hint, "%s uses reference table %q, which it could change on one node only", what, t.Name))
 			return
 		}
 	}
 	if b.dynamic {
-		p.fail(refuse("Run the statements of its body directly.",
-			"%s builds SQL from strings, so the tables it uses are not known", what))
+		p.fail(refuse(hint, "%s builds SQL from strings or is not readable, so the tables it uses are not known", what))
 	}
 }
 
-// doBlock plans DO: a body that only changes the schema runs on every node, one that works on
-// rows runs on the home node.
+// hiddenWrites checks what a write to a table sets off: triggers and rules. Those of distributed
+// and reference tables were checked when the tables became that.
+func (p *planner) hiddenWrites(t *catalog.Table) {
+	if t == nil || !p.catalog.Spread() || p.placed(t).placement != catalog.Local {
+		return
+	}
+	if t.HasRules {
+		p.fail(refuse("Drop the rule.", "table %q has rules, which may use tables that are not on one node", t.Name))
+		return
+	}
+	for _, tr := range t.Triggers {
+		if f := p.catalog.Function(tr.Function); f != nil && tr.Enabled != 'D' {
+			b := p.bodyOf(f)
+			p.checkBody("trigger "+`"`+tr.Name+`"`, b, false)
+			p.touchTables(b.tables)
+		}
+	}
+}
+
+type defaultsKey struct{ oid uint32 }
+
+// defaultRoutines notes the routines that the defaults of a table call.
+func (p *planner) defaultRoutines(t *catalog.Table) {
+	p.routines = append(p.routines, p.catalog.Derived(defaultsKey{t.OID}, func() any {
+		var called []*catalog.Function
+		for i := range t.Columns {
+			called = append(called, p.nameIndex().readSource(&body{}, t.Columns[i].Default)...)
+		}
+		return called
+	}).([]*catalog.Function)...)
+}
+
+// doBlock plans DO: a body that changes the schema runs on every node, one that works on rows
+// runs on the home node.
 func (p *planner) doBlock(d *pg.DoStmt) {
-	source := ""
+	f := &catalog.Function{Name: "DO", Language: "plpgsql"}
 	for _, a := range d.Args {
-		if e := a.GetDefElem(); e.GetDefname() == "as" {
-			source = e.GetArg().GetString_().GetSval()
-			if source == "" && len(e.GetArg().GetList().GetItems()) > 0 {
-				source = e.GetArg().GetList().GetItems()[0].GetString_().GetSval()
+		switch e := a.GetDefElem(); e.GetDefname() {
+		case "as":
+			f.Source = e.GetArg().GetString_().GetSval()
+			if items := e.GetArg().GetList().GetItems(); f.Source == "" && len(items) > 0 {
+				f.Source = items[0].GetString_().GetSval()
 			}
+		case "language":
+			f.Language = strings.ToLower(e.GetArg().GetString_().GetSval())
 		}
 	}
-	b := p.bodyOf(&catalog.Function{Name: "DO", Source: source, Language: "plpgsql"}, map[uint32]bool{})
-	if p.anySpread() {
-		if b.ddl {
-			b.dynamic = false
-			b.tables = nil // DDL names the tables it changes; the check after it has the last word
-		}
-		p.checkBody("the DO block", b, false)
-	}
+	b := p.bodyOf(f)
 	p.plan.Kind, p.plan.Writes, p.fixed = Route, true, true
+	p.touchTables(b.tables)
 	if b.ddl {
 		p.plan.Kind, p.plan.Schema = Every, true
+		// DDL names the tables it changes; what counts are those whose rows are used.
+		b.tables, b.dynamic = b.rows, false
+	}
+	if p.catalog.Spread() {
+		b.writes = b.writes || b.ddl
+		p.checkBody("the DO block", b, false)
+	}
+}
+
+// touchTables adds tables whose fences concern the statement.
+func (p *planner) touchTables(tables []*catalog.Table) {
+	for _, t := range tables {
+		if oid := p.root(t).OID; !slices.Contains(p.plan.Tables, oid) {
+			p.plan.Tables = append(p.plan.Tables, oid)
+		}
 	}
 }

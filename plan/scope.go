@@ -1,22 +1,31 @@
 package plan
 
 import (
+	"slices"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/keyspace"
 )
 
 // ref is one occurrence of a relation in a FROM clause, or the target of a write.
 type ref struct {
 	alias   string
-	aliases []string       // column aliases, which replace the first names
-	table   *catalog.Table // a base table
-	body    *block         // a subquery, a view or a CTE
+	aliases []string // column aliases, which replace the first names
+	// schema is the relation's own when it has no alias: then schema.name.column means it.
+	schema string
+	table  *catalog.Table // a base table
+	body   *block         // a subquery, a view or a CTE
+	join   []joinColumn   // a join with an alias, which hides the refs below it
+	owner  *block         // the block whose FROM clause has it
 	// shared is set when several references read one evaluation of body, so that what one of
 	// them needs says nothing about the body's rows.
 	shared bool
-	schema  string
-	unknown bool // its columns are not known: a function, a recursive reference
+	// unknown is set when its columns are not known: a function, a recursive reference.
+	unknown bool
+	// onlyQualified is set for the alias of USING, which adds no names without a qualifier.
+	onlyQualified bool
 }
 
 // column is a column of a ref: of the table, or an output of the body.
@@ -30,59 +39,90 @@ type output struct {
 	name   string
 	source *column // set when the output is just this column
 	expr   *pg.Node
-	scope  *block
 	open   bool // a restriction of the output may be moved below the block
+	// constants are the values of an output that is the same for all rows, or of a column of
+	// VALUES; typ is their type.
+	constants []Operand
+	typ       keyspace.Type
 }
 
 // block is one query block (or set operation): a scope for names and a list of outputs.
 type block struct {
 	parent  *block
 	ctes    map[string]*cte
-	refs    []*ref
+	refs    []*ref // those that names can mean
+	items   []*joinTree
 	merged  map[string]*column // columns merged by USING or NATURAL, by name
 	outputs []output
-	arms    []*block // of a set operation
-	// nullable are the refs whose columns an outer join of this block may turn into NULL.
-	nullable map[*ref]bool
+	// holes is set when outputs is not the whole list, so that positions and names mean nothing.
+	holes bool
+	arms  []*block // of a set operation
 }
 
 // cte is a WITH item.
 type cte struct {
 	name      string
 	aliases   []string
-	body      *block
+	body      *block // nil while it is being planned
 	refs      []*ref
 	recursive bool
 	writes    bool
+	extended  bool // SEARCH and CYCLE add columns
 }
 
+// systemColumns are in every table and in no list of columns.
+var systemColumns = []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}
+
+// outside is the scope of what stands in a FROM clause without LATERAL: it sees the WITH items of
+// the block, not its relations.
+func (b *block) outside() *block { return &block{parent: b.parent, ctes: b.ctes} }
+
 func (r *ref) width() int {
-	if r.table != nil {
+	switch {
+	case r.unknown:
+		return 0
+	case r.table != nil:
 		return len(r.table.Columns)
-	}
-	if r.body != nil {
+	case r.join != nil:
+		return len(r.join)
+	case r.body != nil:
 		return len(r.body.outputs)
 	}
 	return 0
 }
 
 func (r *ref) columnName(i int) string {
-	if i < len(r.aliases) {
+	switch {
+	case i < len(r.aliases):
 		return r.aliases[i]
-	}
-	if r.table != nil {
+	case r.table != nil:
 		return r.table.Columns[i].Name
+	case r.join != nil:
+		return r.join[i].name
 	}
 	return r.body.outputs[i].name
 }
 
-func (r *ref) find(name string) int {
+// at is the column in a place of the ref; through the alias of a join it is one of a ref below.
+func (r *ref) at(i int) *column {
+	if r.join != nil {
+		return r.join[i].column
+	}
+	return &column{r, i}
+}
+
+// find returns the place of a name; ambiguous when there are several.
+func (r *ref) find(name string) (at int, ambiguous bool) {
+	at = -1
 	for i := range r.width() {
 		if r.columnName(i) == name {
-			return i
+			if at >= 0 {
+				return at, true
+			}
+			at = i
 		}
 	}
-	return -1
+	return at, false
 }
 
 // lookupCTE finds a WITH name from this block outwards.
@@ -117,34 +157,53 @@ func (b *block) resolve(n *pg.ColumnRef) *column {
 func (b *block) resolveHere(names []string) (_ *column, found bool) {
 	switch len(names) {
 	case 1:
-		if c, ok := b.merged[names[0]]; ok {
-			return c, true
-		}
-		var hit *column
-		unknown := false
-		for _, r := range b.refs {
-			unknown = unknown || r.unknown
-			if i := r.find(names[0]); i >= 0 {
-				if hit != nil {
-					return nil, true
-				}
-				hit = &column{r, i}
-			}
-		}
-		// A name that nothing here is known to have may still belong to an unknown ref; to look
-		// for it further out would be a guess.
-		return hit, hit != nil || unknown
+		return b.resolveName(names[0])
 	case 2, 3:
-		qualifier, name := names[len(names)-2], names[len(names)-1]
-		for _, r := range b.refs {
-			if r.alias != qualifier || len(names) == 3 && r.schema != names[0] {
-				continue
-			}
-			if i := r.find(name); i >= 0 {
-				return &column{r, i}, true
-			}
-			return nil, true
+		r := b.qualified(names[:len(names)-1])
+		if r == nil {
+			return nil, false
+		}
+		if i, ambiguous := r.find(names[len(names)-1]); i >= 0 && !ambiguous {
+			return r.at(i), true
+		}
+		return nil, true
+	}
+	return nil, true
+}
+
+// qualified finds the ref that a qualifier (name, or schema and name) means.
+func (b *block) qualified(qualifier []string) *ref {
+	n := len(qualifier)
+	for _, r := range b.refs {
+		if r.alias == qualifier[n-1] && (n == 1 || r.schema != "" && r.schema == qualifier[0]) {
+			return r
 		}
 	}
-	return nil, false
+	return nil
+}
+
+func (b *block) resolveName(name string) (_ *column, found bool) {
+	if c, ok := b.merged[name]; ok {
+		return c, true
+	}
+	var hit *column
+	hits, unknown := 0, false
+	for _, r := range b.refs {
+		if r.onlyQualified {
+			continue
+		}
+		// A name that nothing here is known to have may still belong to an unknown ref, and every
+		// table has the system's columns; to look for it further out would be a guess.
+		unknown = unknown || r.unknown || r.table != nil && slices.Contains(systemColumns, name)
+		if i, ambiguous := r.find(name); ambiguous {
+			return nil, true
+		} else if i >= 0 {
+			hit = r.at(i)
+			hits++
+		}
+	}
+	if hits > 1 {
+		return nil, true
+	}
+	return hit, hits == 1 || unknown
 }

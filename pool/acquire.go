@@ -147,7 +147,11 @@ func (p *Pool) openConn(ctx context.Context, k *keyPool, creds Credentials) (*Co
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.life, func() { cancel(ErrClosed) })()
-	b, generation, err := p.dialPrimary(ctx, k, creds)
+	dial := p.dialPrimary
+	if k.key.Replica {
+		dial = p.dialReplica
+	}
+	b, generation, err := dial(ctx, k, creds)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +160,7 @@ func (p *Pool) openConn(ctx context.Context, k *keyPool, creds Credentials) (*Co
 		pool: k, generation: generation, held: true, expires: p.now() + p.lifetime(),
 	}
 	c.probe.start(b.Stream.Conn)
-	if p.cfg.Admit != nil && ctx.Value(admitting{}) == nil {
+	if p.cfg.Admit != nil && !k.key.Replica && ctx.Value(admitting{}) == nil {
 		if err := p.cfg.Admit(context.WithValue(ctx, admitting{}, true), k.key.Node, b.PID); err != nil {
 			c.close()
 			return nil, fmt.Errorf("pool: admitting a connection to node %q: %w", k.key.Node, err)

@@ -13,7 +13,11 @@ import (
 )
 
 // Key names one pool: connections are alike only when node, role and database are.
-type Key struct{ Node, Role, Database string }
+type Key struct {
+	Node, Role, Database string
+	// Replica connections lead to standbys of the node, never to its primary.
+	Replica bool
+}
 
 // Credentials log a role in to a node; see pgwire.DialConfig.
 type Credentials struct {
@@ -21,9 +25,18 @@ type Credentials struct {
 	Password string
 }
 
+// Monitor logs in to the servers of a node to see how far behind each is.
+type Monitor struct {
+	// Role should be a member of pg_read_all_stats: it then sees a standby's timeline, and so
+	// whether it follows a primary that a failover left behind.
+	Role, Database string
+	Credentials
+}
+
 // Config limits and times. The zero value of each field means its default.
 type Config struct {
-	// MaxPerPool and MaxPerNode bound the open connections of one Key and of one node.
+	// MaxPerPool and MaxPerNode bound the open connections of one Key and of one node. A replica
+	// counts by itself, since it is a server of its own.
 	MaxPerPool, MaxPerNode int
 	// QueueTimeout bounds how long Acquire waits for a connection when the limits are reached.
 	QueueTimeout time.Duration
@@ -43,6 +56,11 @@ type Config struct {
 	CheckAfter time.Duration
 	// MaxStatements bounds the prepared statements of one connection.
 	MaxStatements int
+	// MaxStaleness is how far behind a replica may be to be used, when an AcquireReplica does not
+	// say. What is compared was measured about a second ago, at most.
+	MaxStaleness time.Duration
+	// Monitor measures it. Without a role, a client's own login does.
+	Monitor Monitor
 
 	// SSLMode and TLS are as in pgwire.DialConfig.
 	SSLMode string
@@ -52,7 +70,8 @@ type Config struct {
 	// Admit, if set, is called for each fresh connection before its first use; an error closes
 	// it and fails its Acquire. It may Acquire by itself with the ctx it gets: such connections
 	// are not admitted in turn, and they may exceed MaxPerNode, for else they could wait for the
-	// very connection that waits for them.
+	// very connection that waits for them. Replica connections are not admitted: a standby could
+	// not write it down.
 	Admit func(ctx context.Context, node string, pid uint32) error
 }
 
@@ -66,6 +85,10 @@ func (c *Config) validate() error {
 	setDefault(&c.Lifetime, time.Hour)
 	setDefault(&c.CheckAfter, time.Second)
 	setDefault(&c.MaxStatements, 500)
+	setDefault(&c.MaxStaleness, 10*time.Second)
+	if c.Monitor.Database == "" {
+		c.Monitor.Database = "postgres"
+	}
 	for _, n := range []struct {
 		name  string
 		value int64
@@ -78,6 +101,7 @@ func (c *Config) validate() error {
 		{"IdleTimeout", int64(c.IdleTimeout)},
 		{"Lifetime", int64(c.Lifetime)},
 		{"MaxStatements", int64(c.MaxStatements)},
+		{"MaxStaleness", int64(c.MaxStaleness)},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("pool: %s must not be negative", n.name)
@@ -101,6 +125,10 @@ func setDefault[T int | time.Duration](field *T, value T) {
 
 // ErrClosed is returned by Acquire after Close.
 var ErrClosed = errors.New("pool: closed")
+
+// ErrNoReplica is returned by AcquireReplica when no replica is up and fresh enough. The primary can
+// answer instead.
+var ErrNoReplica = errors.New("pool: no replica is up and fresh enough")
 
 // SQLSTATEs of what goes wrong between a router and a node.
 const (

@@ -7,7 +7,7 @@ import (
 	"github.com/pgshoal/pgshoal/pgwire"
 )
 
-// Conn is one connection to a node's primary, held by one session at a time. Who holds it keeps
+// Conn is one connection to a node's primary or, by its Key, to a replica, held by one session at a time. Who holds it keeps
 // TxStatus right and sets Broken when the protocol is in an unknown state.
 type Conn struct {
 	*pgwire.Backend
@@ -44,6 +44,10 @@ func (c *Conn) ParameterStatus(msg []byte) {
 		c.Params[string(name)] = string(value)
 	}
 }
+
+// promoted reports whether a replica connection leads to a primary now; the server says so when it
+// ends a statement.
+func (c *Conn) promoted() bool { return c.Params[inHotStandby] != "on" }
 
 // terminateTimeout bounds the farewell to a node that may be gone.
 const terminateTimeout = 100 * time.Millisecond

@@ -34,6 +34,7 @@ func (k *keyPool) take(now int64) (c *Conn, suspect bool) {
 		c = k.idle[last]
 		k.idle[last] = nil
 		k.idle = k.idle[:last]
+		n.idle--
 		if c.expires > now {
 			break
 		}
@@ -75,6 +76,7 @@ func (k *keyPool) put(c *Conn, now int64) bool {
 	}
 	c.held = false
 	k.idle = append(k.idle, c)
+	n.idle++
 	return true
 }
 

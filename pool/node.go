@@ -20,13 +20,24 @@ type node struct {
 	pools   map[Key]*keyPool
 	waiting []*keyPool // those with waiters
 	total   int        // open and opening connections
+	idle    int        // those of total that nobody uses
 	ended   error      // why the node can no longer be used
 	primary primary
 
 	finding chan struct{} // of capacity 1: who holds it looks for the primary
+
+	replicas *replicas // the node's standbys; nil in a standby's own pools
+	replica  *replica  // the standby whose pools these are; nil in those of the primary
 }
 
 func newNode(p *Pool, name string, addresses []string) *node {
+	n := newServer(p, name, addresses)
+	n.replicas = newReplicas(n, addresses)
+	return n
+}
+
+// newServer makes the pools of the primary or of one standby: each is a server with limits of its own.
+func newServer(p *Pool, name string, addresses []string) *node {
 	return &node{
 		name: name, pool: p, pools: make(map[Key]*keyPool),
 		primary: primary{addresses: slices.Clone(addresses), brokenAt: -1},
@@ -34,9 +45,13 @@ func newNode(p *Pool, name string, addresses []string) *node {
 	}
 }
 
-func (n *node) addPool(key Key) *keyPool {
+// poolOf finds or makes the pool of a key.
+func (n *node) poolOf(key Key) *keyPool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if k := n.pools[key]; k != nil {
+		return k
+	}
 	k := &keyPool{key: key, node: n, open: make(map[*Conn]struct{}), used: n.pool.now()}
 	n.pools[key] = k
 	return k
@@ -48,15 +63,20 @@ func (n *node) shut(why error) {
 	if n.ended == nil {
 		n.ended = why
 	}
+	closing := n.clear(why)
+	n.mu.Unlock()
+	n.closeAll(closing)
+}
+
+// clear fails those who wait with why and returns the idle connections, for closeAll. n.mu is held.
+func (n *node) clear(why error) []*Conn {
 	for _, k := range n.pools {
 		for w := k.queue.first(); w != nil; w = k.queue.first() {
 			n.dequeue(w)
 			w.granted <- grant{err: why}
 		}
 	}
-	closing := n.removeIdle(func(*Conn) bool { return true })
-	n.mu.Unlock()
-	n.closeAll(closing)
+	return n.removeIdle(func(*Conn) bool { return true })
 }
 
 // cutOff closes the sockets of held connections under their sessions.
@@ -87,6 +107,7 @@ func (n *node) removeIdle(match func(*Conn) bool) []*Conn {
 			k.uncount(c)
 		}
 	}
+	n.idle -= len(removed)
 	if len(removed) > 0 {
 		n.grantFree()
 	}
@@ -110,6 +131,7 @@ func (n *node) leastRecentIdle(k *keyPool) *Conn {
 	}
 	if oldest != nil {
 		oldest.pool.idle = slices.Delete(oldest.pool.idle, 0, 1)
+		n.idle--
 		oldest.pool.uncount(oldest)
 	}
 	return oldest

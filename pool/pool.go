@@ -18,12 +18,15 @@ import (
 type Pool struct {
 	cfg Config
 	log *slog.Logger
-	// dial and now are the only ways out, so that bookkeeping can be tested without them.
-	dial func(ctx context.Context, address string, key Key, creds Credentials) (*pgwire.Backend, error)
-	now  func() int64
+	// dial, examine and now are the only ways out, so that bookkeeping can be tested without them.
+	dial    func(ctx context.Context, address string, key Key, creds Credentials) (*pgwire.Backend, error)
+	examine func(ctx context.Context, c *Conn) (report, error)
+	now     func() int64
 
 	// pools is copied on write: finding a pool takes no lock.
 	pools atomic.Pointer[map[Key]*keyPool]
+	// replicas are those of each node, by its name; copied on write likewise.
+	replicas atomic.Pointer[map[string]*replicas]
 
 	mu      sync.Mutex // guards what follows and every change of pools; taken before a node's mutex
 	nodes   map[string]*node
@@ -46,8 +49,9 @@ func New(cfg Config, log *slog.Logger) (*Pool, error) {
 		cfg: cfg, log: log, nodes: make(map[string]*node),
 		now: func() int64 { return int64(time.Since(start)) },
 	}
-	p.dial = p.login
+	p.dial, p.examine = p.login, examine
 	p.pools.Store(&map[Key]*keyPool{})
+	p.replicas.Store(&map[string]*replicas{})
 	p.life, p.end = context.WithCancel(context.Background())
 	p.tasks.Go(p.sweepOften)
 	return p, nil
@@ -66,6 +70,7 @@ func (p *Pool) SetNodes(nodes []keyspace.Node) {
 		names[info.Name] = true
 		if n := p.nodes[info.Name]; n != nil {
 			n.setAddresses(info.Addresses)
+			p.retired = append(p.retired, n.replicas.setAddresses(info.Addresses)...)
 			continue
 		}
 		p.nodes[info.Name] = newNode(p, info.Name, info.Addresses)
@@ -77,8 +82,17 @@ func (p *Pool) SetNodes(nodes []keyspace.Node) {
 		n.shut(unknownNode(name))
 		delete(p.nodes, name)
 		p.retired = append(p.retired, n)
+		for _, server := range n.replicas.end(unknownNode(name)) {
+			server.shut(unknownNode(name))
+			p.retired = append(p.retired, server)
+		}
 		p.dropPools(func(k *keyPool) bool { return k.node == n })
 	}
+	byName := make(map[string]*replicas, len(p.nodes))
+	for name, n := range p.nodes {
+		byName[name] = n.replicas
+	}
+	p.replicas.Store(&byName)
 }
 
 // Acquire returns a connection that is idle or, within the limits, a fresh one; else it waits its
@@ -87,6 +101,9 @@ func (p *Pool) SetNodes(nodes []keyspace.Node) {
 func (p *Pool) Acquire(ctx context.Context, key Key, creds Credentials) (*Conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if key.Replica {
+		return p.AcquireReplica(ctx, key, creds, 0)
 	}
 	for {
 		k, err := p.pool(key)
@@ -109,10 +126,14 @@ func (p *Pool) Acquire(ctx context.Context, key Key, creds Credentials) (*Conn, 
 }
 
 // Release gives a connection back. It is closed instead of kept when it is broken, inside a
-// transaction or too old.
+// transaction, too old, or a replica's that was promoted.
 func (p *Pool) Release(c *Conn) {
 	switch {
 	case c.Broken || c.TxStatus != 'I' || c.Stream.Pending() > 0:
+		p.discard(c)
+	case c.Key.Replica && c.promoted():
+		r := c.pool.node.replica
+		r.set.learn(r, standing{}, errPrimary)
 		p.discard(c)
 	case c.Dirty:
 		p.tasks.Go(func() { p.reset(c) })
@@ -150,11 +171,15 @@ func (p *Pool) discard(c *Conn) {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	nodes := append(slices.Collect(maps.Values(p.nodes)), p.retired...)
+	servers := slices.Clone(p.retired)
+	for _, n := range p.nodes {
+		servers = append(append(servers, n), n.replicas.end(ErrClosed)...)
+	}
 	p.pools.Store(&map[Key]*keyPool{})
+	p.replicas.Store(&map[string]*replicas{})
 	p.mu.Unlock()
 	p.end()
-	for _, n := range nodes {
+	for _, n := range servers {
 		n.shut(ErrClosed)
 		n.cutOff()
 	}
@@ -180,7 +205,7 @@ func (p *Pool) pool(key Key) (*keyPool, error) {
 	if n == nil {
 		return nil, unknownNode(key.Node)
 	}
-	k := n.addPool(key)
+	k := n.poolOf(key)
 	pools = maps.Clone(pools)
 	pools[key] = k
 	p.pools.Store(&pools)

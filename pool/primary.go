@@ -168,13 +168,16 @@ func (p *Pool) tryPrimary(ctx context.Context, k *keyPool, creds Credentials) (*
 	return p.findPrimary(ctx, k, creds)
 }
 
+// inHotStandby is the parameter with which every server says whether it is a replica.
+const inHotStandby = "in_hot_standby"
+
 // dialAt logs in at one address and refuses a replica, which says so without being asked.
 func (p *Pool) dialAt(ctx context.Context, address string, key Key, creds Credentials) (*pgwire.Backend, error) {
 	b, err := p.dial(ctx, address, key, creds)
 	if err != nil {
 		return nil, err
 	}
-	if b.Params["in_hot_standby"] == "on" {
+	if b.Params[inHotStandby] == "on" {
 		_ = b.Stream.Conn.Close()
 		return nil, fmt.Errorf("%s: %w", address, errReplica)
 	}

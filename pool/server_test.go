@@ -271,11 +271,11 @@ func testNotificationWhileIdleIsNoDeath(t *testing.T, pg *shardtest.Postgres) {
 
 func testServerErrorsPassUnchanged(t *testing.T, pg *shardtest.Postgres) {
 	p := newPool(t, Config{}, pg.Address())
-	_, err := p.Acquire(t.Context(), Key{"n1", "postgres", "nowhere"}, Credentials{})
+	_, err := p.Acquire(t.Context(), Key{Node: "n1", Role: "postgres", Database: "nowhere"}, Credentials{})
 	if e, ok := err.(*pgwire.Error); !ok || e.Code != "3D000" || e.Message != `database "nowhere" does not exist` {
 		t.Errorf("error %#v", err)
 	}
-	_, err = p.Acquire(t.Context(), Key{"n1", "nobody", "postgres"}, Credentials{})
+	_, err = p.Acquire(t.Context(), Key{Node: "n1", Role: "nobody", Database: "postgres"}, Credentials{})
 	if e, ok := err.(*pgwire.Error); !ok || e.Code != "28000" || e.Message != `role "nobody" does not exist` {
 		t.Errorf("error %#v", err)
 	}

@@ -40,11 +40,13 @@ func (p *Pool) sweepBooks() map[*node][]*Conn {
 	closing := make(map[*node][]*Conn)
 	dropped := false
 	for _, n := range p.nodes {
-		conns, dropsPool := n.sweep(now)
-		if len(conns) > 0 {
-			closing[n] = conns
+		for _, server := range append(n.replicas.servers(), n) {
+			conns, dropsPool := server.sweep(now)
+			if len(conns) > 0 {
+				closing[server] = conns
+			}
+			dropped = dropped || dropsPool
 		}
-		dropped = dropped || dropsPool
 	}
 	if dropped {
 		p.dropPools((*keyPool).isGone)

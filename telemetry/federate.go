@@ -10,8 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgshoal/pgshoal/topo"
@@ -20,8 +18,7 @@ import (
 const (
 	federateTimeout = 3 * time.Second
 	federateLabel   = "router"
-	// A router's answer beyond this is not believed.
-	federateLimit = 32 << 20
+	routerUp        = namespace + "router_up"
 )
 
 // Federation gathers the metrics of all routers, each marked with the router's name. A router that
@@ -67,20 +64,7 @@ func (f *Federation) fetch(ctx context.Context, r topo.Member) map[string]*dto.M
 	if r.HTTP == "" {
 		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.HTTP+"/metrics", nil)
-	if err != nil {
-		return nil
-	}
-	resp, err := f.Client.Do(req)
-	if err != nil {
-		return nil
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil
-	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(http.MaxBytesReader(nil, resp.Body, federateLimit))
+	families, err := readMetrics(ctx, f.Client, r.HTTP)
 	if err != nil {
 		return nil
 	}
@@ -105,7 +89,7 @@ func addFamily(merged map[string]*dto.MetricFamily, family *dto.MetricFamily, ro
 
 func upFamily(value float64) *dto.MetricFamily {
 	return &dto.MetricFamily{
-		Name:   ptr("pgshoal_router_up"),
+		Name:   ptr(routerUp),
 		Help:   ptr("Whether the router answered the controller's question for its metrics."),
 		Type:   dto.MetricType_GAUGE.Enum(),
 		Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: &value}}},

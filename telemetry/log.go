@@ -1,5 +1,5 @@
 // Package telemetry shows from outside what happens inside the processes of a cluster: logs,
-// Prometheus metrics and health. The packages that do the work know nothing of it.
+// Prometheus metrics, traces and health. The packages that do the work know nothing of it.
 package telemetry
 
 import (

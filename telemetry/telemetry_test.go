@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -52,28 +53,65 @@ func TestRouterMetrics(t *testing.T) {
 	stats := router.Stats{
 		Clients: 3, Epoch: 7, TopologyConnected: true, Errors: 2,
 		Statements: map[string]uint64{"route": 5},
-		Pools:      []pool.Stats{{Key: pool.Key{Node: "n1", Role: "app", Database: "d"}, Idle: 1, Active: 2, Opened: 9}},
+		Pools: []pool.Stats{
+			{Key: pool.Key{Node: "n1", Role: "app", Database: "d"}, Idle: 1, Active: 2, Opened: 9},
+			{Key: pool.Key{Node: "n1", Role: "app", Database: "d", Replica: true}, Idle: 4},
+		},
+		Pinned: 3, PinnedBy: map[string]int{"LISTEN": 2},
+		TwoPhase: router.TwoPhase{Committed: 4, InDoubt: 1},
+		Durations: map[string]router.Histogram{"Route": {
+			Bounds: []time.Duration{time.Millisecond, time.Second}, Counts: []uint64{3, 2, 1}, Sum: 5 * time.Second,
+		}},
 	}
 	c := NewRouterCollector(func() router.Stats { return stats })
 	want := `
 # HELP pgshoal_pool_connections Connections to nodes by state.
 # TYPE pgshoal_pool_connections gauge
-pgshoal_pool_connections{database="d",node="n1",role="app",state="active"} 2
-pgshoal_pool_connections{database="d",node="n1",role="app",state="idle"} 1
-pgshoal_pool_connections{database="d",node="n1",role="app",state="opening"} 0
+pgshoal_pool_connections{database="d",node="n1",role="app",server="primary",state="active"} 2
+pgshoal_pool_connections{database="d",node="n1",role="app",server="primary",state="idle"} 1
+pgshoal_pool_connections{database="d",node="n1",role="app",server="primary",state="opening"} 0
+pgshoal_pool_connections{database="d",node="n1",role="app",server="replica",state="active"} 0
+pgshoal_pool_connections{database="d",node="n1",role="app",server="replica",state="idle"} 4
+pgshoal_pool_connections{database="d",node="n1",role="app",server="replica",state="opening"} 0
 # HELP pgshoal_router_epoch Epoch of the map the router works with.
 # TYPE pgshoal_router_epoch gauge
 pgshoal_router_epoch 7
+# HELP pgshoal_router_pinned_sessions Client sessions that keep server connections, by what for.
+# TYPE pgshoal_router_pinned_sessions gauge
+pgshoal_router_pinned_sessions{reason="LISTEN"} 2
+pgshoal_router_pinned_sessions{reason="other"} 1
+# HELP pgshoal_router_statement_duration_seconds Time from a statement's arrival to the end of its answer, by kind of plan.
+# TYPE pgshoal_router_statement_duration_seconds histogram
+pgshoal_router_statement_duration_seconds_bucket{kind="Route",le="0.001"} 3
+pgshoal_router_statement_duration_seconds_bucket{kind="Route",le="1"} 5
+pgshoal_router_statement_duration_seconds_bucket{kind="Route",le="+Inf"} 6
+pgshoal_router_statement_duration_seconds_sum{kind="Route"} 5
+pgshoal_router_statement_duration_seconds_count{kind="Route"} 6
+# HELP pgshoal_router_statement_errors_total Errors that clients were told of, by the class of the SQLSTATE.
+# TYPE pgshoal_router_statement_errors_total counter
+pgshoal_router_statement_errors_total{class="other"} 2
 # HELP pgshoal_router_statements_total Statements by kind of plan.
 # TYPE pgshoal_router_statements_total counter
 pgshoal_router_statements_total{kind="route"} 5
 # HELP pgshoal_router_topology_connected 1 while the map is known to be up to date, 0 while the router goes on with the last one.
 # TYPE pgshoal_router_topology_connected gauge
 pgshoal_router_topology_connected 1
+# HELP pgshoal_router_two_phase_transactions_total Transactions that wrote on several nodes, by outcome: committed, aborted, in_doubt.
+# TYPE pgshoal_router_two_phase_transactions_total counter
+pgshoal_router_two_phase_transactions_total{outcome="aborted"} 0
+pgshoal_router_two_phase_transactions_total{outcome="committed"} 4
+pgshoal_router_two_phase_transactions_total{outcome="in_doubt"} 1
 `
-	compare(t, registryOf(c), want, "pgshoal_pool_connections", "pgshoal_router_epoch",
-		"pgshoal_router_statements_total", "pgshoal_router_topology_connected")
+	compare(t, registryOf(c), want, "pgshoal_pool_connections", "pgshoal_router_epoch", "pgshoal_router_pinned_sessions",
+		"pgshoal_router_statement_duration_seconds", "pgshoal_router_statement_errors_total",
+		"pgshoal_router_statements_total", "pgshoal_router_topology_connected", "pgshoal_router_two_phase_transactions_total")
 	lint(t, c)
+	stats.ErrorClasses = map[string]uint64{"23": 2}
+	compare(t, registryOf(c), `
+# HELP pgshoal_router_statement_errors_total Errors that clients were told of, by the class of the SQLSTATE.
+# TYPE pgshoal_router_statement_errors_total counter
+pgshoal_router_statement_errors_total{class="23"} 2
+`, "pgshoal_router_statement_errors_total")
 }
 
 func TestControllerMetrics(t *testing.T) {
@@ -175,7 +213,7 @@ func TestFederation(t *testing.T) {
 			}, nil
 		},
 	}
-	own := NewRegistry()
+	own := NewRegistry("router", "v1")
 	own.MustRegister(NewControllerCollector(func() control.Stats { return control.Stats{} }))
 	want := `
 # HELP pgshoal_controller_leader 1 on the controller that leads.
@@ -200,7 +238,7 @@ pgshoal_router_up{router="silent"} 0
 func TestFederationWithoutTopology(t *testing.T) {
 	away := errors.New("away")
 	federation := &Federation{Routers: func(context.Context) ([]topo.Member, error) { return nil, away }}
-	own := NewRegistry()
+	own := NewRegistry("router", "v1")
 	server := httptest.NewServer(MetricsHandler(prometheus.Gatherers{own, federation}))
 	defer server.Close()
 	body := get(t, server.URL)
@@ -221,7 +259,7 @@ func TestServer(t *testing.T) {
 	if _, err := Listen(context.Background(), l.Addr().String()); err == nil {
 		t.Error("the same port twice")
 	}
-	s := Serve(l, Handler(NewRegistry(), func(context.Context) error { return ready }), slog.New(slog.DiscardHandler))
+	s := Serve(l, Handler(NewRegistry("router", "v1"), func(context.Context) error { return ready }), slog.New(slog.DiscardHandler))
 	base := "http://" + l.Addr().String()
 	if got := get(t, base+"/healthz"); got != "ok\n" {
 		t.Errorf("healthz: %q", got)

@@ -22,16 +22,14 @@ const (
 	settledCommit
 	settledRollback
 	leftUnreachable // a node that is needed does not answer
-	leftHeld        // the decider is about to commit or has an answer under way
-	leftForgotten   // somebody else is ahead: the decision came and went
+	leftUndecided   // the decider is committing, or the decision came and went meanwhile
 )
 
 var recoveryStateNames = [...]string{
 	asking: "asking", recording: "recording", ending: "ending", askingAgain: "asking again",
 	finishingCommit: "committing", finishingRollback: "rolling back",
 	settledCommit: "committed", settledRollback: "rolled back",
-	leftUnreachable: "left: a node is unreachable", leftHeld: "left: the decider is still at it",
-	leftForgotten: "left: settled meanwhile",
+	leftUnreachable: "left: a node is unreachable", leftUndecided: "left: the decider is busy with it",
 }
 
 func (s recoveryState) String() string { return recoveryStateNames[s] }
@@ -58,8 +56,9 @@ func (r *recovery) answer(part int, a answer) []action {
 		return r.recorded(a)
 	case ending:
 		if a == no {
-			r.state = leftHeld
-			return nil
+			// Nobody sleeps on it: the decider has just ended, or is committing.
+			r.state = askingAgain
+			return []action{{ask, 0}}
 		}
 		r.ended = true
 		r.state = recording
@@ -77,7 +76,7 @@ func (r *recovery) asked(a answer) []action {
 	case a == saysAbort:
 		return r.finish(finishingRollback, rollbackPrepared)
 	case r.state == askingAgain:
-		r.state = leftForgotten
+		r.state = leftUndecided
 		return nil
 	}
 	// Absent now says nothing about later: a coordinator that was asleep may still decide. It must
@@ -94,7 +93,7 @@ func (r *recovery) recorded(a answer) []action {
 		r.state = ending
 		return []action{{endHolder, 0}}
 	case a == held:
-		r.state = leftHeld
+		r.state = leftUndecided
 		return nil
 	}
 	r.state = askingAgain

@@ -130,6 +130,10 @@ const (
 	codeLockNotGot = "55P03"
 )
 
+// inTransaction fails where no transaction is open or where it has failed. There PostgreSQL answers
+// PREPARE TRANSACTION with a success that prepares nothing, and a decision would be made at once.
+const inTransaction = "SAVEPOINT pg_shoal; RELEASE pg_shoal; "
+
 // durable makes the end of the transaction survive the node, whatever the session has chosen: half
 // of a transaction must not get lost.
 const durable = `SELECT CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')` +
@@ -139,11 +143,9 @@ const durable = `SELECT CASE WHEN pg_catalog.current_setting('synchronous_commit
 func statement(s step, gid string) string {
 	switch s {
 	case prepare:
-		// PostgreSQL answers PREPARE TRANSACTION in a transaction that has failed, or in none, with a
-		// success that prepares nothing. SAVEPOINT fails there.
-		return "SAVEPOINT pg_shoal; " + durable + "; PREPARE TRANSACTION " + quote(gid)
+		return inTransaction + durable + "; PREPARE TRANSACTION " + quote(gid)
 	case decide:
-		return "SAVEPOINT pg_shoal; " + durable + ", pg_shoal.decide(" + quote(gid) + ")"
+		return inTransaction + durable + ", pg_shoal.decide(" + quote(gid) + ")"
 	case commit:
 		return "COMMIT"
 	case commitPrepared:

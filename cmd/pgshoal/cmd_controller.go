@@ -168,7 +168,7 @@ func newController(cfg *config.Config, l net.Listener, store topo.Store, log *sl
 
 // controllerMetrics are the controller's own, and the routers' if the configuration says so.
 func controllerMetrics(cfg *config.Config, ctrl *control.Controller, store topo.Store) prometheus.Gatherer {
-	registry := telemetry.NewRegistry()
+	registry := telemetry.NewRegistry("controller", version())
 	registry.MustRegister(telemetry.NewControllerCollector(ctrl.Stats))
 	if !cfg.Controller.Federate {
 		return registry

@@ -95,6 +95,7 @@ type routerProcess struct {
 	router *router.Router
 	http   net.Listener // nil when off
 	health *routerHealth
+	tracer *telemetry.Tracer // nil when off
 }
 
 func runRouter(ctx context.Context, env *environment, opts *routerOptions) error {
@@ -116,6 +117,10 @@ func runRouter(ctx context.Context, env *environment, opts *routerOptions) error
 		}
 		defer p.http.Close()
 	}
+	if err := p.startTracing(ctx); err != nil {
+		return err
+	}
+	defer p.stopTracing()
 	rc, err := p.routerConfig(cfg)
 	if err != nil {
 		return err
@@ -163,6 +168,9 @@ func (p *routerProcess) routerConfig(cfg *config.Config) (router.Config, error) 
 	}
 	if p.http != nil {
 		rc.HTTP = telemetry.ReachableAddress(p.http)
+	}
+	if p.tracer != nil {
+		rc.Tracer = p.tracer
 	}
 	return rc, nil
 }
@@ -264,6 +272,9 @@ func (p *routerProcess) reload() {
 	}
 	if err == nil {
 		err = telemetry.SetLevel(p.level, merged.Telemetry.LogLevel)
+	}
+	if err == nil && p.tracer != nil {
+		err = p.tracer.SetSample(merged.Telemetry.TraceSample)
 	}
 	if err != nil {
 		p.log.Error("configuration not reloaded, going on with the last one", "error", err)

@@ -41,7 +41,7 @@ func (p *routerProcess) newHealth() (*routerHealth, error) {
 
 // serve starts the HTTP server; the returned function stops it.
 func (h *routerHealth) serve(l net.Listener) func() {
-	metrics := telemetry.NewRegistry()
+	metrics := telemetry.NewRegistry("router", version())
 	metrics.MustRegister(telemetry.NewRouterCollector(h.router.Stats))
 	server := telemetry.Serve(l, telemetry.Handler(metrics, h.ready), h.log)
 	return func() {

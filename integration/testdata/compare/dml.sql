@@ -1,0 +1,42 @@
+CREATE TABLE kv (k text PRIMARY KEY, v int DEFAULT 0, hits int NOT NULL DEFAULT 1);
+INSERT INTO kv (k, v) VALUES ('a', 1), ('b', DEFAULT), ('c', 3);
+INSERT INTO kv VALUES ('a', 5) ON CONFLICT DO NOTHING;
+INSERT INTO kv VALUES ('a', 5), ('d', 6) ON CONFLICT (k) DO UPDATE SET v = excluded.v, hits = kv.hits + 1 WHERE kv.v < excluded.v RETURNING *, (hits > 1) AS updated;
+INSERT INTO kv VALUES ('x', 1), ('x', 2) ON CONFLICT (k) DO UPDATE SET v = excluded.v;
+INSERT INTO kv VALUES ('a', 5) ON CONFLICT (v) DO NOTHING;
+INSERT INTO kv AS target SELECT k || k, v FROM kv WHERE v > 2 ORDER BY k RETURNING target.k;
+UPDATE kv SET v = v * 10, hits = DEFAULT WHERE k IN ('b', 'c') RETURNING k, v, hits;
+UPDATE kv SET (v, hits) = (SELECT max(v), 9 FROM kv) WHERE k = 'b' RETURNING *;
+UPDATE kv t SET v = s.v FROM (VALUES ('c', 77)) s(k, v) WHERE s.k = t.k RETURNING t.*, s.*;
+DELETE FROM kv USING (VALUES ('aa'), ('cc')) d(k) WHERE d.k = kv.k RETURNING kv.k;
+DELETE FROM kv WHERE v IS NULL;
+SELECT * FROM kv ORDER BY k;
+CREATE TABLE stock (item text PRIMARY KEY, n int);
+INSERT INTO stock VALUES ('apple', 5), ('pear', 0);
+MERGE INTO stock s USING (VALUES ('apple', 2), ('pear', -1), ('plum', 9)) c(item, d) ON c.item = s.item
+WHEN MATCHED AND s.n + c.d <= 0 THEN DELETE
+WHEN MATCHED THEN UPDATE SET n = s.n + c.d
+WHEN NOT MATCHED THEN INSERT VALUES (c.item, c.d);
+SELECT * FROM stock ORDER BY item;
+MERGE INTO stock s USING (VALUES ('apple', 2), ('apple', 3)) c(item, d) ON c.item = s.item WHEN MATCHED THEN UPDATE SET n = c.d;
+CREATE TABLE ids (id int GENERATED ALWAYS AS IDENTITY, s serial, g int GENERATED ALWAYS AS (100) STORED);
+INSERT INTO ids DEFAULT VALUES RETURNING *;
+INSERT INTO ids (id) VALUES (50);
+INSERT INTO ids (id) OVERRIDING SYSTEM VALUE VALUES (50) RETURNING id, s;
+INSERT INTO ids (g) VALUES (1);
+UPDATE ids SET g = 5;
+SELECT lastval(), currval('ids_s_seq'), pg_get_serial_sequence('ids', 's');
+SELECT setval('ids_s_seq', 500), nextval('ids_s_seq');
+TRUNCATE ids RESTART IDENTITY;
+INSERT INTO ids DEFAULT VALUES RETURNING *;
+WITH a AS (INSERT INTO kv VALUES ('w1', 1) RETURNING *), b AS (UPDATE kv SET v = -1 WHERE k = 'd' RETURNING *) SELECT 'a' AS src, * FROM a UNION ALL SELECT 'b', * FROM b ORDER BY 1;
+INSERT INTO kv SELECT 'n' || i, i FROM generate_series(1, 1000) i;
+UPDATE kv SET hits = 2 WHERE k LIKE 'n%';
+DELETE FROM kv WHERE k LIKE 'n%' AND v % 2 = 0;
+SELECT count(*), sum(v), sum(hits) FROM kv;
+TRUNCATE kv, stock;
+SELECT count(*) FROM kv;
+CREATE TABLE wide AS SELECT i, repeat(md5(i::text), 100) AS t FROM generate_series(1, 50) i;
+SELECT i, length(t), left(t, 8) FROM wide ORDER BY i LIMIT 3;
+SELECT sum(length(t)) FROM wide;
+SELECT t FROM wide WHERE i = 7;

@@ -1,0 +1,18 @@
+CREATE TABLE tp (a int);
+BEGIN;
+INSERT INTO tp VALUES (1);
+PREPARE TRANSACTION 'cmp one';
+SELECT * FROM tp;
+SELECT gid, owner, database FROM pg_prepared_xacts WHERE gid LIKE 'cmp%';
+COMMIT PREPARED 'cmp one';
+SELECT * FROM tp;
+BEGIN;
+INSERT INTO tp VALUES (2);
+PREPARE TRANSACTION 'cmp two';
+ROLLBACK PREPARED 'cmp two';
+ROLLBACK PREPARED 'cmp two';
+PREPARE TRANSACTION 'outside';
+BEGIN;
+CREATE TEMP TABLE x (a int);
+PREPARE TRANSACTION 'cmp three';
+SELECT * FROM tp;

@@ -1,0 +1,14 @@
+CREATE TABLE sales (region text, month date, amount numeric);
+INSERT INTO sales SELECT (ARRAY['north', 'south', 'west'])[1 + i % 3], date '2024-01-01' + ((i / 3) || ' month')::interval, (i * 7919) % 1000 FROM generate_series(0, 35) i;
+SELECT region, month, amount, row_number() OVER w, rank() OVER w, dense_rank() OVER w, percent_rank() OVER w, cume_dist() OVER w, ntile(3) OVER w FROM sales WINDOW w AS (PARTITION BY region ORDER BY amount) ORDER BY region, amount;
+SELECT region, month, amount, sum(amount) OVER (PARTITION BY region ORDER BY month) AS running, avg(amount) OVER (PARTITION BY region ORDER BY month ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)::numeric(10,2) AS smooth FROM sales ORDER BY 1, 2;
+SELECT region, month, lag(amount) OVER w, lead(amount, 2, -1) OVER w, first_value(amount) OVER w, last_value(amount) OVER w, nth_value(amount, 2) OVER w FROM sales WINDOW w AS (PARTITION BY region ORDER BY month) ORDER BY 1, 2;
+SELECT month, sum(amount), sum(sum(amount)) OVER (ORDER BY month) FROM sales GROUP BY month ORDER BY month;
+SELECT region, amount, count(*) OVER (ORDER BY amount RANGE BETWEEN 100 PRECEDING AND 100 FOLLOWING EXCLUDE CURRENT ROW) FROM sales ORDER BY amount, region;
+SELECT region, month, sum(amount) OVER (ORDER BY month GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM sales ORDER BY month, region LIMIT 9;
+SELECT region, sum(amount) FILTER (WHERE amount > 500) OVER (PARTITION BY region) FROM sales ORDER BY 1 LIMIT 5;
+SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY region ORDER BY amount DESC) AS rn FROM sales) x WHERE rn <= 2 ORDER BY region, rn;
+SELECT rank() OVER () FROM sales LIMIT 1;
+SELECT sum(amount) OVER (ORDER BY amount) FROM sales WHERE sum(amount) OVER () > 1;
+SELECT lag(amount) FROM sales;
+SELECT amount, array_agg(region) OVER (ORDER BY amount, region ROWS UNBOUNDED PRECEDING) FROM sales ORDER BY 1, 2 LIMIT 4;

@@ -1,0 +1,203 @@
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/shardtest"
+	"github.com/pgshoal/pgshoal/sqltext"
+)
+
+// TestGolden holds the plan of every statement in testdata/plans. The commands are
+//
+//	schema: SQL on top of testdata/schema.sql
+//	plan [params=(oid, ...)] [path=(schema, ...)] [temp=(name, ...)]: the plan of one statement
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	server := shardtest.StartPostgres(t)
+	schema, err := os.ReadFile(filepath.Join("testdata", "schema.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	common := newDatabase(t, server, "common", string(schema)).load(t)
+	datadriven.Walk(t, filepath.Join("testdata", "plans"), func(t *testing.T, path string) {
+		cat := common
+		var own *database // files that change the schema have their own
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "schema" {
+				if own == nil {
+					own = newDatabase(t, server, strings.TrimSuffix(filepath.Base(path), ".txt"), string(schema))
+				}
+				own.exec(t, d.Input)
+				cat = own.load(t)
+				return "ok\n"
+			}
+			return planText(t, cat, d)
+		})
+	})
+}
+
+func planText(t *testing.T, cat *catalog.Catalog, d *datadriven.TestData) string {
+	in := request{path: []string{"public"}}
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "params":
+			for i := range arg.Vals {
+				var oid uint32
+				arg.Scan(t, i, &oid)
+				in.params = append(in.params, oid)
+			}
+		case "path":
+			in.path = arg.Vals
+		case "temp":
+			in.temp = arg.Vals
+		}
+	}
+	res, err := makePlan(cat, testMap(t), d.Input, in)
+	var refusal *plan.Refusal
+	if errors.As(err, &refusal) {
+		text := refusal.SQLState() + ": " + refusal.Message + "\n"
+		if refusal.Hint != "" {
+			text += "HINT: " + refusal.Hint + "\n"
+		}
+		return text
+	}
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	text := res.Plan.String()
+	if res.Fixed {
+		text += "  for this text only\n"
+	}
+	return text
+}
+
+// request is what a session adds to a statement.
+type request struct {
+	params []uint32
+	path   []string
+	temp   []string
+}
+
+func makePlan(cat *catalog.Catalog, m *keyspace.Map, sql string, in request) (plan.Result, error) {
+	stmts, err := analyze.Parse(sql)
+	if err != nil {
+		return plan.Result{}, err
+	}
+	if len(stmts) != 1 {
+		return plan.Result{}, fmt.Errorf("%d statements", len(stmts))
+	}
+	var norm sqltext.Normalized
+	input := plan.Input{
+		Statement: stmts[0], Catalog: cat, Map: m, Path: in.path, Params: in.params,
+		Temporary: func(name string) bool { return slices.Contains(in.temp, name) },
+	}
+	if sqltext.Normalize(&norm, sql, true) {
+		input.Literal = func(at int) (int, bool, bool) { return literalAt(&norm, sql, at) }
+	}
+	return plan.Make(input)
+}
+
+// literalAt finds the literal that begins at a byte, or follows a minus there.
+func literalAt(norm *sqltext.Normalized, sql string, at int) (index int, negate, ok bool) {
+	for i, l := range norm.Literals {
+		switch {
+		case l.Start == at:
+			return i, false, true
+		case l.Start > at && sql[at] == '-' && strings.TrimSpace(sql[at+1:l.Start]) == "":
+			return i, true, true
+		}
+	}
+	return 0, false, false
+}
+
+// testMap has three nodes and the distributions of testdata/schema.sql.
+func testMap(tb testing.TB) *keyspace.Map {
+	tb.Helper()
+	m := keyspace.NewMap("test")
+	var err error
+	for i, name := range []string{"n1", "n2", "n3"} {
+		if m, err = m.AddNode(keyspace.Node{Name: name, Addresses: []string{fmt.Sprintf("127.0.0.1:%d", 5000+i)}, Weight: 1, State: keyspace.NodeActive}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, kt := range []keyspace.Type{
+		keyspace.Int8, keyspace.Text, keyspace.UUID, keyspace.Numeric, keyspace.Date, keyspace.Timestamptz, keyspace.Bpchar,
+	} {
+		if m, _, err = m.CreateDistribution("db", keyspace.StrategyHash, []keyspace.Type{kt}, 12); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return m
+}
+
+// database is a database with the pg_shoal schema.
+type database struct{ conn *pgx.Conn }
+
+func newDatabase(tb testing.TB, server *shardtest.Postgres, name, schema string) *database {
+	tb.Helper()
+	connect := func(database string) *pgx.Conn {
+		conn, err := pgx.Connect(tb.Context(), server.DSN("", database))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_ = conn.Close(ctx)
+		})
+		return conn
+	}
+	admin := &database{connect("")}
+	admin.exec(tb, "CREATE DATABASE "+plan.QuoteIdent(name))
+	db := &database{connect(name)}
+	err := catalog.Bootstrap(tb.Context(), db.conn, catalog.Identity{Cluster: "test", Name: "n1", ID: 0, Home: true}, catalog.RouterRole{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db.exec(tb, schema)
+	return db
+}
+
+func (d *database) exec(tb testing.TB, sql string) {
+	tb.Helper()
+	if _, err := d.conn.PgConn().Exec(tb.Context(), sql).ReadAll(); err != nil {
+		tb.Fatalf("%v\n%s", err, sql)
+	}
+}
+
+// Query implements catalog.Querier.
+func (d *database) Query(ctx context.Context, sql string) ([][][]byte, error) {
+	results, err := d.conn.PgConn().Exec(ctx, sql).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	var rows [][][]byte
+	for _, r := range results {
+		rows = append(rows, r.Rows...)
+	}
+	return rows, nil
+}
+
+func (d *database) load(tb testing.TB) *catalog.Catalog {
+	tb.Helper()
+	c, err := catalog.Load(tb.Context(), d, "db", 1)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}

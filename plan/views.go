@@ -1,0 +1,85 @@
+package plan
+
+import (
+	"slices"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/catalog"
+)
+
+type (
+	viewTreeKey  struct{ oid uint32 }
+	viewReachKey struct{ oid uint32 }
+)
+
+// reach says which tables that are not local a view comes to.
+type reach struct{ distributed, reference bool }
+
+// viewTree is the parsed body of a view, nil when it cannot be read. It is shared: nobody changes it.
+func (p *planner) viewTree(t *catalog.Table) *pg.Node {
+	return p.catalog.Derived(viewTreeKey{t.OID}, func() any {
+		var none *pg.Node
+		stmts, err := analyze.Parse(t.ViewSQL)
+		if err != nil || len(stmts) != 1 || t.Unread {
+			return none
+		}
+		return stmts[0].Tree
+	}).(*pg.Node)
+}
+
+// viewMatters reports views whose body reaches tables that are not local.
+func (p *planner) viewMatters(t *catalog.Table) bool {
+	r := p.viewReach(t, 0)
+	return r.distributed || r.reference
+}
+
+func (p *planner) viewReach(t *catalog.Table, depth int) reach {
+	if t.OID < firstUserOID {
+		return reach{}
+	}
+	return p.catalog.Derived(viewReachKey{t.OID}, func() any {
+		tree := p.viewTree(t)
+		if tree == nil || depth > 64 {
+			return reach{true, true} // it is refused when it is planned
+		}
+		var r reach
+		for _, rv := range analyze.Relations(tree) {
+			// A CTE's name may hide a table; to look too closely is only slower.
+			below := p.catalog.Lookup(nil, rv.Schemaname, rv.Relname)
+			if below == nil {
+				continue
+			}
+			if below.Kind == catalog.KindView {
+				b := p.viewReach(below, depth+1)
+				r = reach{r.distributed || b.distributed, r.reference || b.reference}
+				continue
+			}
+			placement := p.placed(below).placement
+			r.distributed = r.distributed || placement == catalog.Distributed
+			r.reference = r.reference || placement == catalog.Reference
+		}
+		for _, call := range analyze.Calls(tree) {
+			r.distributed = r.distributed || p.callReaches(call)
+		}
+		return r
+	}).(reach)
+}
+
+// callReaches reports calls of routines that may use tables that are not local, so that a view
+// with one of them is looked at closely.
+func (p *planner) callReaches(c *pg.FuncCall) bool {
+	for _, f := range p.functions(c) {
+		if f.Builtin {
+			continue
+		}
+		b := p.bodyOf(f)
+		if b.dynamic || slices.ContainsFunc(b.tables, func(t *catalog.Table) bool {
+			return t.Kind == catalog.KindView || p.placed(t).placement != catalog.Local
+		}) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package twopc
+
+const raceDetector = false
