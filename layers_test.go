@@ -128,9 +128,12 @@ func (p *goPackage) read(root fs.FS, file string) error {
 		return err
 	}
 	imports := p.imports
-	if strings.HasSuffix(file, "_test.go") {
+	switch {
+	case strings.HasSuffix(tree.Name.Name, "_test"):
+		return nil // a test from outside may use what is built on the package
+	case strings.HasSuffix(file, "_test.go"):
 		imports = p.testImports
-	} else {
+	default:
 		p.product = true
 		p.documented = p.documented || hasDoc(tree)
 	}
@@ -194,7 +197,7 @@ func checkImports(layers map[string]layer, from layer, p *goPackage) []string {
 		name, own := strings.CutPrefix(target, modulePath+"/")
 		to, listed := layers[name]
 		if own && listed && to.rank > from.rank && to.kind != "tests" {
-			problems = append(problems, fmt.Sprintf("%s imports %s, which is below %s in the layers block of %s: tests, too, use only what is above, or packages for tests", p.testImports[target], name, from.name, architecture))
+			problems = append(problems, fmt.Sprintf("%s imports %s, which is below %s in the layers block of %s: a test inside a package uses only what is above; make it one from outside, in package x_test", p.testImports[target], name, from.name, architecture))
 		}
 	}
 	return problems
@@ -223,7 +226,8 @@ func TestLayersFindProblems(t *testing.T) {
 		{"wrong direction", "core/b.go", `package core; import "` + modulePath + `/shell"`, "core/b.go imports shell, which is below core"},
 		{"impure", "core/b.go", `package core; import "github.com/jackc/pgx/v5"`, "core/b.go imports github.com/jackc/pgx/v5, but core is pure"},
 		{"helper in product", "shell/b.go", `package shell; import "` + modulePath + `/help"`, "shell/b.go imports help, which is for tests only"},
-		{"test reaches down", "core/b_test.go", `package core_test; import "` + modulePath + `/shell"`, "core/b_test.go imports shell, which is below core"},
+		{"test reaches down", "core/b_test.go", `package core; import "` + modulePath + `/shell"`, "core/b_test.go imports shell, which is below core"},
+		{"test from outside", "core/b_test.go", `package core_test; import "` + modulePath + `/shell"`, ""},
 		{"no comment", "shell/a.go", "package shell", "package shell has no comment that says why it exists"},
 		{"not listed", "util/a.go", doc + "package util", "package util is missing in the layers block"},
 		{"not there", "help/a.go", "", "lists the layer help, but there is no such package"},

@@ -12,13 +12,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/pgshoal/pgshoal/config"
 	"github.com/pgshoal/pgshoal/control"
+	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/telemetry"
 	"github.com/pgshoal/pgshoal/topo"
+	"github.com/pgshoal/pgshoal/twopc"
 )
 
 type controllerOptions struct {
@@ -159,8 +162,19 @@ func newController(cfg *config.Config, l net.Listener, store topo.Store, log *sl
 	for _, b := range cfg.Nodes.Bootstrap {
 		bootstrap = append(bootstrap, control.JoinRequest{Name: b.Name, DSN: b.DSN, Region: b.Region, Weight: b.Weight})
 	}
+	access := nodeAccess(&cfg.Nodes, cfg.Nodes.AdminUser, admin)
+	settler, err := twopc.NewSettler(twopc.SettlerConfig{}, func(ctx context.Context, node keyspace.Node, database string) (*pgx.Conn, error) {
+		config, err := access.Config(node, database)
+		if err != nil {
+			return nil, err
+		}
+		return pgx.ConnectConfig(ctx, config)
+	})
+	if err != nil {
+		return nil, err
+	}
 	return control.New(control.Config{
-		Name: name, HTTP: address, Access: nodeAccess(&cfg.Nodes, cfg.Nodes.AdminUser, admin),
+		Name: name, HTTP: address, Access: access, Settler: settler,
 		ServiceUser: cfg.Nodes.ServiceUser, ServicePassword: service,
 		Bootstrap: bootstrap, Token: token, MemberTTL: memberTTL,
 	}, store, log)
