@@ -136,9 +136,14 @@ func TestRoutedAnswers(t *testing.T) {
 		for range 100 {
 			g := &generator{rand: r}
 			template, writes, depth := "", g.chance(25), r.IntN(4)
-			if writes {
+			switch focus := g.chance(30); {
+			case writes && focus:
+				template = g.focusedWrite()
+			case writes:
 				template = g.write(min(depth, 2))
-			} else {
+			case focus:
+				template = g.focused()
+			default:
 				template, _ = g.query(nil, depth, 2)
 			}
 			first, second := fillLiterals(r, template, g.literals), fillLiterals(r, template, g.literals)

@@ -43,7 +43,12 @@ func acquire(tb testing.TB, p *Pool) *Conn {
 	if err != nil {
 		tb.Fatalf("Acquire: %v", err)
 	}
-	// A test that failed may not have come to its Release, for which Close would wait.
+	releaseAfterFailure(tb, p, c)
+	return c
+}
+
+// releaseAfterFailure: a test that failed may not have come to its Release, for which Close would wait.
+func releaseAfterFailure(tb testing.TB, p *Pool, c *Conn) {
 	tb.Cleanup(func() {
 		c.pool.node.mu.Lock()
 		held := c.held
@@ -53,7 +58,6 @@ func acquire(tb testing.TB, p *Pool) *Conn {
 			p.Release(c)
 		}
 	})
-	return c
 }
 
 func one(tb testing.TB, c *Conn, sql string) string {

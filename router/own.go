@@ -30,9 +30,10 @@ func (s *session) own(ctx context.Context, st *plannedStatement) error {
 		return s.discard(ctx, st)
 	case analyze.SetConstraints:
 		return s.everywhere(ctx, st)
-	case analyze.PrepareTransaction, analyze.FinishPrepared:
-		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "two-phase commit by clients is not supported").
-			WithHint("Use COMMIT: pgshoal commits on several nodes atomically by itself.")
+	case analyze.PrepareTransaction:
+		return s.prepareTransaction(ctx, st)
+	case analyze.FinishPrepared:
+		return s.toHome(ctx, st, "")
 	case analyze.Fetch, analyze.CloseCursor:
 		return s.cursor(ctx, st)
 	case analyze.Prepare:

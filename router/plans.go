@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -132,10 +133,15 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.schemaChanged && !s.hasTemporary() {
+	if !s.schemaChanged && !s.hasTemporary() && !ofThisSession(stmts) {
 		s.space.store(norm, text, entry, fixed)
 	}
 	return entry, nil
+}
+
+// ofThisSession reports statements whose plans depend on what this session has prepared.
+func ofThisSession(stmts []*analyze.Statement) bool {
+	return slices.ContainsFunc(stmts, func(st *analyze.Statement) bool { return st.Class == analyze.CreateAs })
 }
 
 // keepPositions makes the statements of a text that is sent in pieces begin where they do in the
@@ -178,6 +184,9 @@ func (s *session) knowSearchPath(ctx context.Context) error {
 func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.Statement, params []uint32, literals bool) (_ *planned, fixed bool, err error) {
 	entry := &planned{epoch: v.m.Epoch, params: params, id: s.router.plans.lastID.Add(1)}
 	for _, st := range stmts {
+		if err := s.expandExecute(st); err != nil {
+			return nil, false, err
+		}
 		ps := plannedStatement{class: st.Class, text: st.Text}
 		switch {
 		case ownClass(st.Class):

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -39,7 +40,7 @@ func (s *session) prepareStatement(ctx context.Context, st *plannedStatement) er
 	}
 	p.rows = rowsOf(p.entry.described)
 	if homeOnly(p.entry) {
-		if err := s.toHome(ctx, st); err != nil || s.stopped {
+		if err := s.toHome(ctx, st, "prepared statement"); err != nil || s.stopped {
 			return err
 		}
 		p.atHome = true
@@ -61,10 +62,16 @@ func homeOnly(entry *planned) bool {
 		len(entry.statements[0].plan.Pins) == 0 && !entry.statements[0].plan.AnyNode && entry.statements[0].plan.Rewrite == nil
 }
 
-// toHome passes PREPARE, EXECUTE or DEALLOCATE on.
-func (s *session) toHome(ctx context.Context, st *plannedStatement) error {
-	p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch, Writes: true, Hold: "prepared statement"}
-	return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
+// toHome passes a statement on to the home node as it is. Hold says why the server session must be
+// kept from then on, if it must.
+func (s *session) toHome(ctx context.Context, st *plannedStatement, hold string) error {
+	p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch, Writes: true, Hold: hold}
+	text := st.text
+	// A semicolon at the end stays: pg_prepared_statements shows the text.
+	if whole := string(s.text); strings.TrimRight(whole, "; \t\r\n") == text {
+		text = whole
+	}
+	return s.routeOne(ctx, &plannedStatement{class: st.class, text: text, plan: p}, nil)
 }
 
 func refused(entry *planned) error {
@@ -123,13 +130,17 @@ func (s *session) executeStatement(ctx context.Context, st *plannedStatement) er
 		return pgwire.Errorf("26000", "prepared statement %q does not exist", tree.Name)
 	}
 	if p.atHome && p.entry.epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
-		return s.toHome(ctx, st)
+		return s.toHome(ctx, st, "prepared statement")
 	}
 	if err := s.replan(ctx, p); err != nil {
+		var answer *pgwire.Error
+		if p.atHome && errors.As(err, &answer) {
+			return s.toHome(ctx, st, "prepared statement") // the node refuses it in its own words
+		}
 		return err
 	}
 	if p.atHome && homeOnly(p.entry) {
-		return s.toHome(ctx, st)
+		return s.toHome(ctx, st, "prepared statement")
 	}
 	if len(tree.Params) != len(p.entry.params) {
 		return pgwire.Errorf("42601", "wrong number of parameters for prepared statement %q", tree.Name).
@@ -228,6 +239,31 @@ func (s *session) executeRoute(ctx context.Context, p *prepared, st *plannedStat
 	return s.sendParams(ctx, st, node, text, types, values)
 }
 
+// expandExecute writes the prepared statement out in CREATE TABLE AS EXECUTE, which is then planned
+// like any other query.
+func (s *session) expandExecute(st *analyze.Statement) error {
+	create := st.Tree.GetCreateTableAsStmt()
+	execute := create.GetQuery().GetExecuteStmt()
+	if execute == nil {
+		return nil
+	}
+	p := s.extended.statements[execute.Name]
+	if p == nil {
+		return pgwire.Errorf("26000", "prepared statement %q does not exist", execute.Name)
+	}
+	inner, err := analyze.Parse(p.text)
+	if err != nil || len(inner) != 1 {
+		return err
+	}
+	if !analyze.ReplaceParams(inner[0].Tree, execute.Params) || len(execute.Params) != len(p.entry.params) {
+		return pgwire.Errorf("42601", "wrong number of parameters for prepared statement %q", execute.Name).
+			WithDetail("Expected %d parameters but got %d.", len(p.entry.params), len(execute.Params))
+	}
+	create.Query = inner[0].Tree
+	st.Text, err = analyze.Deparse(st.Tree)
+	return err
+}
+
 // deallocate forgets prepared statements.
 func (s *session) deallocate(ctx context.Context, st *plannedStatement) error {
 	if s.txn.failed {
@@ -245,7 +281,7 @@ func (s *session) deallocate(ctx context.Context, st *plannedStatement) error {
 			s.complete("DEALLOCATE ALL")
 			return nil
 		}
-		err := s.toHome(ctx, st)
+		err := s.toHome(ctx, st, "prepared statement")
 		if p := s.txn.part(s.router.view.Load().m.Home); p != nil {
 			p.conn.Statements.Clear() // the router's own are gone with the client's
 		}
@@ -257,7 +293,7 @@ func (s *session) deallocate(ctx context.Context, st *plannedStatement) error {
 	}
 	delete(statements, tree.Name)
 	if p.atHome {
-		return s.toHome(ctx, st)
+		return s.toHome(ctx, st, "prepared statement")
 	}
 	s.complete("DEALLOCATE")
 	return nil

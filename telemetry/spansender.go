@@ -18,11 +18,10 @@ type spanSender struct {
 
 	stopped context.Context // ends attempts that are under way
 	stop    context.CancelFunc
-	closed  chan struct{}
 }
 
 func newSpanSender(exporter sdktrace.SpanExporter, log *slog.Logger, endpoint string) *spanSender {
-	s := &spanSender{SpanExporter: exporter, log: log, endpoint: endpoint, closed: make(chan struct{})}
+	s := &spanSender{SpanExporter: exporter, log: log, endpoint: endpoint}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -41,10 +40,4 @@ func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlyS
 	}
 	s.failing = err != nil
 	return nil
-}
-
-// Shutdown is called once, after the last batch.
-func (s *spanSender) Shutdown(ctx context.Context) error {
-	defer close(s.closed)
-	return s.SpanExporter.Shutdown(ctx)
 }

@@ -91,12 +91,11 @@ func (t *Tracer) SetSample(share float64) error {
 	return nil
 }
 
-// Close sends what is left until the context ends.
+// Close sends what is left until the context ends. It waits for everything that Tracer started.
 func (t *Tracer) Close(ctx context.Context) error {
-	err := t.provider.Shutdown(ctx)
-	t.sender.stop()
-	<-t.sender.closed
-	if err != nil {
+	defer context.AfterFunc(ctx, t.sender.stop)()
+	// With a context that ends it would return and leave the rest to the background.
+	if err := t.provider.Shutdown(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("telemetry: traces: %w", err)
 	}
 	return nil

@@ -89,7 +89,7 @@ ALTER ROLE cmp_app SET statement_timeout = '5s';
 \conninfo
 \password nobody_there
 SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns WHERE table_schema = 'app' ORDER BY 1, ordinal_position;
-SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2;
+SELECT table_schema, table_name, table_type FROM information_schema.tables WHERE table_schema !~ '^pg_' AND table_schema <> 'information_schema' ORDER BY 1, 2;
 SELECT constraint_name, constraint_type FROM information_schema.table_constraints WHERE table_schema = 'app' AND constraint_type <> 'CHECK' ORDER BY 1;
 SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT LIKE 'pg\_%' ORDER BY 1;
 SELECT n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1, 2;
