@@ -133,7 +133,7 @@ func TestKeysOfOtherTypes(t *testing.T) {
 		{"SELECT v FROM okey_num WHERE k = $1", "n7", []any{7.5}},
 		{"SELECT v FROM okey_text WHERE k = $1::varchar", "t7", []any{"7"}},
 		{"SELECT v FROM okey_text WHERE k = '7'::varchar(3)", "t7", nil},
-		{"SELECT v FROM okey_dom WHERE k = 7", "d6", nil},
+		{"SELECT v FROM okey_dom WHERE k = 7", "d7", nil},
 		{"SELECT v FROM okey_char WHERE k = 'c7'", "c7", nil},
 		{"SELECT v FROM okey_char WHERE k = 'c7   '", "c7", nil},
 		{"SELECT v FROM okey_char WHERE k = $1", "c7", []any{"c7"}},

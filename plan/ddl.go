@@ -12,6 +12,7 @@ import (
 
 // ddl plans a change of the schema: the same on every node.
 func (p *planner) ddl(n *pg.Node) {
+	defer p.permanent(created(n))()
 	tables, temporary := p.named(n)
 	tables = append(tables, p.listed(n, &temporary)...)
 	p.plan.Writes = true
@@ -43,6 +44,32 @@ func (p *planner) ddl(n *pg.Node) {
 	p.viewsOfDDL(n)
 	p.alterSpread(n, tables)
 	p.otherText(n)
+}
+
+// created is the relation that a statement makes, nil for other statements.
+func created(n *pg.Node) *pg.RangeVar {
+	switch s := n.Node.(type) {
+	case *pg.Node_CreateStmt:
+		return s.CreateStmt.Relation
+	case *pg.Node_ViewStmt:
+		return s.ViewStmt.View
+	case *pg.Node_CreateSeqStmt:
+		return s.CreateSeqStmt.Sequence
+	case *pg.Node_CreateForeignTableStmt:
+		return s.CreateForeignTableStmt.BaseStmt.GetRelation()
+	}
+	return nil
+}
+
+// permanent keeps the name of a new relation from being taken for the temporary one that it stands
+// behind; the returned function ends that.
+func (p *planner) permanent(rv *pg.RangeVar) (end func()) {
+	known := p.isTemp
+	if rv == nil || known == nil {
+		return func() {}
+	}
+	p.isTemp = func(name string) bool { return name != rv.Relname && known(name) }
+	return func() { p.isTemp = known }
 }
 
 // partitionedAtOnce reports what PostgreSQL does for all partitions in transactions of their own.

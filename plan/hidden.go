@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,6 +18,7 @@ type body struct {
 	ddl      bool
 	writes   bool
 	homeOnly string // a function it names whose effect is on the home node only
+	settings bool   // may change settings of the session that outlive it
 }
 
 // schemaWords follow CREATE, ALTER or DROP in a body that changes the schema.
@@ -93,11 +95,16 @@ func isWord(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !isWordRune(r) })
 }
 
+// changesSettings finds set_config(), SET and RESET at the beginning of a statement, and SQL that
+// is built from strings and may be one of them.
+var changesSettings = regexp.MustCompile(`\bset_config\b|(^|;|\bbegin|\bthen|\belse|\bloop)\s*(re)?set\s|\bexecute\b(?s:.*)\b(re)?set\b`)
+
 // readSource adds what one text says to b and returns the functions that it names.
 func (x *nameIndex) readSource(b *body, source string) []*catalog.Function {
 	lower := strings.ToLower(source)
 	words := strings.FieldsFunc(lower, func(r rune) bool { return !isWordRune(r) })
 	var called []*catalog.Function
+	b.settings = b.settings || changesSettings.MatchString(lower)
 	for i, w := range words {
 		switch {
 		case w == "execute" || runsSQL(w):

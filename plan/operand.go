@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
@@ -103,6 +104,9 @@ func (p *planner) arrayElement(oid uint32) (keyspace.Type, bool) {
 
 // cast reads 'x'::type and $1::type for types without modifiers; a modifier could change the value.
 func (p *planner) cast(c *pg.TypeCast) (Operand, bool) {
+	if op, ok := p.boundedCast(c); ok {
+		return op, true
+	}
 	t, array, ok := p.castType(c.TypeName)
 	if !ok {
 		return Operand{}, false
@@ -127,6 +131,33 @@ func (p *planner) cast(c *pg.TypeCast) (Operand, bool) {
 	}
 	inner.From = t
 	return inner, true
+}
+
+// boundedCast reads 'x'::varchar(n) and 'x'::char(n) of a string that is no longer than n, which the
+// cast leaves as it is.
+func (p *planner) boundedCast(c *pg.TypeCast) (Operand, bool) {
+	t := c.TypeName
+	text := c.Arg.GetAConst().GetSval()
+	if text == nil || len(t.GetTypmods()) != 1 || len(t.ArrayBounds) > 0 || t.Setof || t.PctType {
+		return Operand{}, false
+	}
+	op := Operand{Literal: -1, Text: text.Sval}
+	switch schema, name := analyze.Name(t.Names); {
+	case schema != "" && schema != "pg_catalog":
+		return Operand{}, false
+	case name == "varchar":
+		op.From = keyspace.Varchar
+	case name == "bpchar":
+		op.From = keyspace.Bpchar
+	default:
+		return Operand{}, false
+	}
+	limit := t.Typmods[0].GetAConst().GetIval()
+	if limit == nil || utf8.RuneCountInString(text.Sval) > int(limit.Ival) {
+		return Operand{}, false
+	}
+	p.fixed = true // another literal may be longer
+	return op, true
 }
 
 // sameFamily reports types between which a cast keeps the value or fails.

@@ -98,6 +98,9 @@ func (p *planner) checkRoutines(onNode bool) {
 		if f.Volatility == 'v' {
 			p.plan.Writes = true
 		}
+		if b.settings && f.Volatility != 'i' {
+			p.plan.Hold = "function that may change settings"
+		}
 		p.touchTables(b.tables)
 	}
 }
@@ -186,6 +189,9 @@ func (p *planner) doBlock(d *pg.DoStmt) {
 	}
 	b := p.bodyOf(f)
 	p.plan.Kind, p.plan.Writes, p.fixed = Route, true, true
+	if b.settings {
+		p.plan.Hold = "DO block that may change settings"
+	}
 	p.touchTables(b.tables)
 	if b.ddl {
 		p.plan.Kind, p.plan.Schema = Every, true

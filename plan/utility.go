@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"strings"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
@@ -101,7 +103,7 @@ func (p *planner) createAs(n *pg.Node) {
 	}
 	p.checkRoutines(false)
 	p.plan.Writes = true
-	if p.isTemporary(s.Into.Rel) {
+	if rel := s.Into.Rel; rel.Relpersistence == "t" || strings.HasPrefix(rel.Schemaname, "pg_temp") {
 		p.plan.Kind, p.plan.Hold = Route, "temporary table"
 		return
 	}

@@ -311,13 +311,28 @@ func testReplicaIsPromoted(t *testing.T, f *family) {
 		t.Errorf("error %v", err)
 	}
 	f.Release(held[1-i])
-	// It is a replica again when it follows the new primary.
-	f.primary.Stop()
+}
+
+func TestReplicasAfterFailover(t *testing.T) {
+	f := startFamily(t, Config{})
+	f.eventually(t, f.address...)
+	c := acquire(t, f.Pool)
+	if err := c.Exec(t.Context(), "CREATE TABLE t (i int)"); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually(t, f.address...)
+	// Nobody knows how old they are without a primary.
+	f.primary.Kill()
+	t.Logf("too stale after %v", f.eventually(t))
+	f.control(t, 1, "promote")
 	at(t, f.address[0], "ALTER SYSTEM SET primary_conninfo = 'host=127.0.0.1 user=postgres port="+strings.TrimPrefix(f.address[1], "127.0.0.1:")+"'")
 	at(t, f.address[0], "SELECT pg_reload_conf()")
-	t.Logf("followed after %v", f.eventually(t, f.address[0]))
-	// The new primary is not among them, though it was one.
-	c := acquire(t, f.Pool)
+	t.Logf("used again after %v", f.eventually(t, f.address[0]))
+	if err := c.Exec(t.Context(), "SELECT 1"); err == nil {
+		t.Error("the server is dead, but a statement ran")
+	}
+	f.Release(c)
+	c = acquire(t, f.Pool)
 	if c.Address != f.address[1] {
 		t.Errorf("the primary is said to be %s", c.Address)
 	}
