@@ -279,7 +279,7 @@ func TestManyIdleSessions(t *testing.T) {
 		expect(t, conn, fmt.Sprint(i), "SELECT $1::int", i)
 	}
 	onNodes(t, c, "postgres", func(node string, conn *pgx.Conn) {
-		if n := ask(t, conn, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'postgres' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"); len(n) > 1 {
+		if n := ask(t, conn, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'postgres' AND datname = 'postgres' AND pid <> pg_backend_pid() AND backend_type = 'client backend'"); len(n) > 1 {
 			t.Errorf("%s has %s connections for 60 idle sessions", node, n)
 		}
 	})

@@ -10,6 +10,7 @@ func (g *generator) focused() string {
 		"SELECT * FROM (SELECT t.k, t.v FROM T t ORDER BY t.v DESC, t.k OFFSET 2) x WHERE x.k = L",
 		"SELECT * FROM (SELECT t.k, t.v, count(*) OVER () FROM T t) x WHERE x.k = L",
 		"SELECT * FROM (SELECT t.k, t.v, rank() OVER (PARTITION BY t.v ORDER BY t.k) FROM T t) x WHERE x.k = L",
+		"SELECT * FROM (SELECT t.k, t.v, row_number() OVER (ORDER BY t.v, t.k, t.w) FROM T t) x WHERE x.k = L",
 		"SELECT * FROM (SELECT DISTINCT ON (t.v) t.v, t.k FROM T t ORDER BY t.v, t.k) x WHERE x.k = L",
 		"SELECT * FROM (SELECT DISTINCT t.v, t.k FROM T t) x WHERE x.k = L",
 		"SELECT * FROM (SELECT max(t.k) AS k, t.v FROM T t GROUP BY t.v) x WHERE x.k = L",
@@ -72,6 +73,8 @@ func (g *generator) focusedWrite() string {
 		"UPDATE a AS t SET v = M FROM b s WHERE s.v = t.v AND s.k = L", "UPDATE a AS t SET v = M FROM b s WHERE s.k = t.k AND s.k = L",
 		"UPDATE a AS t SET v = M WHERE t.k = L AND t.v NOT IN (SELECT v FROM b WHERE b.k = t.k)",
 		"DELETE FROM a AS t USING a s WHERE s.k = t.k AND s.v = L AND t.k = M", "DELETE FROM a AS t USING b s LEFT JOIN a u ON u.k = s.k WHERE u.k = L AND t.k = s.k",
+		"INSERT INTO a(k, v) SELECT k, 1 FROM (SELECT * FROM b WHERE k = L) x RIGHT JOIN r USING (k)",
+		"INSERT INTO a(k, v) SELECT k, 1 FROM (SELECT * FROM b WHERE k = L) x FULL JOIN r USING (k)",
 		"UPDATE a SET k = M WHERE k = L", "INSERT INTO a(k, v) VALUES (L, M), (M, L)",
 	})
 }

@@ -127,6 +127,9 @@ func (s *sessions) check() error {
 		idle += len(k.idle)
 		waiting += len(k.queue.waiters)
 	}
+	if idle != n.idle {
+		return fmt.Errorf("idle %d (counted %d)", n.idle, idle)
+	}
 	if total != n.total || total > cfg.MaxPerNode || total-idle != len(s.held) || len(s.held)+waiting != s.asked {
 		return fmt.Errorf("total %d (counted %d), idle %d, held %d, waiting %d, asked %d", n.total, total, idle, len(s.held), waiting, s.asked)
 	}

@@ -155,14 +155,17 @@ func (p *Pool) replicasOf(node string) (*replicas, error) {
 // choose finds the best replica and its pool for the key. While nothing is known yet, it waits for
 // the first checks.
 func (s *replicas) choose(ctx context.Context, key Key, creds Credentials, staleness time.Duration, tried []*replica) (*replica, *keyPool, error) {
-	for {
+	for lent := false; ; lent = true {
 		s.mu.Lock()
 		if s.ended != nil || len(s.members) < 2 {
 			err := s.ended
 			s.mu.Unlock()
 			return nil, nil, orNoReplica(err)
 		}
-		s.watch(key, creds)
+		if !lent && s.client == nil { // once: it may be the one that is refused
+			s.lend(key, creds)
+		}
+		s.watch()
 		best, pending := s.best(key, staleness, tried)
 		var news chan struct{}
 		if best == nil && pending {

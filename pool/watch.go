@@ -16,13 +16,17 @@ const (
 	watchFor = int64(30 * time.Second)
 )
 
-// watch notes the use of a replica and has the servers watched that are not. s.mu is held.
-func (s *replicas) watch(key Key, creds Credentials) {
-	p := s.node.pool
-	s.used = p.now()
-	if s.client == nil && p.cfg.Monitor.Role == "" {
+// lend lets the servers be asked with a client's login, unless there is a better one. s.mu is held.
+func (s *replicas) lend(key Key, creds Credentials) {
+	if s.node.pool.cfg.Monitor.Role == "" {
 		s.client = &login{key: key, creds: creds}
 	}
+}
+
+// watch notes the use of a replica and has the servers watched that are not. s.mu is held.
+func (s *replicas) watch() {
+	p := s.node.pool
+	s.used = p.now()
 	for _, r := range s.members {
 		if !r.watched {
 			r.watched, r.checked = true, false

@@ -64,14 +64,17 @@ func (c *clients) all() []*session {
 	return list
 }
 
-func (c *clients) count() (total, pinned int) {
+// count tells how many sessions there are, and how many keep server connections, by why.
+func (c *clients) count() (total, pinned int, reasons map[string]int) {
+	reasons = map[string]int{}
 	for _, s := range c.all() {
 		total++
-		if s.pinned.Load() {
+		if why := s.pinned.Load(); why != "" {
 			pinned++
+			reasons[why]++
 		}
 	}
-	return total, pinned
+	return total, pinned, reasons
 }
 
 // touching reports whether a session other than the fence's own works on its tables.

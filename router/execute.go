@@ -64,7 +64,7 @@ func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) err
 	if st.plan == nil {
 		return s.own(ctx, st)
 	}
-	s.router.counters.statement(st.plan.Kind)
+	s.count(st.plan.Kind, "")
 	switch st.plan.Kind {
 	case plan.Every:
 		return s.every(ctx, st)

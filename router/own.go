@@ -15,7 +15,7 @@ import (
 func (s *session) own(ctx context.Context, st *plannedStatement) error {
 	switch st.class {
 	case analyze.Begin:
-		return s.begin(ctx, st)
+		return s.beginTransaction(ctx, st)
 	case analyze.Commit:
 		return s.commitStatement(ctx, st)
 	case analyze.Rollback:
@@ -44,7 +44,7 @@ func (s *session) own(ctx context.Context, st *plannedStatement) error {
 	return s.deallocate(ctx, st)
 }
 
-func (s *session) begin(ctx context.Context, st *plannedStatement) error {
+func (s *session) beginTransaction(ctx context.Context, st *plannedStatement) error {
 	if s.txn.failed {
 		return errAborted()
 	}
@@ -249,20 +249,10 @@ func (s *session) everywhere(ctx context.Context, st *plannedStatement) error {
 
 // cursor sends FETCH, MOVE and CLOSE to the node where the cursor is.
 func (s *session) cursor(ctx context.Context, st *plannedStatement) error {
-	var name string
-	if f := st.tree.Tree.GetFetchStmt(); f != nil {
-		name = f.Portalname
-	} else {
-		name = st.tree.Tree.GetClosePortalStmt().GetPortalname()
-	}
 	if s.txn.failed {
 		return errAborted()
 	}
-	node := s.cursors[name]
-	if node == "" {
-		node = s.router.view.Load().m.Home
-	}
-	p, err := s.participant(ctx, node)
+	p, err := s.participant(ctx, s.cursorNode(cursorName(st.tree.Tree)))
 	if err != nil {
 		return err
 	}
@@ -272,9 +262,43 @@ func (s *session) cursor(ctx context.Context, st *plannedStatement) error {
 	s.relay.keepReady = false
 	if err == nil && failed {
 		s.stopped = true
-		s.txn.failed = s.txn.mode != modeIdle
+		s.failBlock()
 	}
 	return err
+}
+
+// cursorName is the cursor that a statement is about, "" for other statements.
+func cursorName(n *pg.Node) string {
+	switch e := n.Node.(type) {
+	case *pg.Node_FetchStmt:
+		return e.FetchStmt.Portalname
+	case *pg.Node_ClosePortalStmt:
+		return e.ClosePortalStmt.Portalname
+	case *pg.Node_DeclareCursorStmt:
+		return e.DeclareCursorStmt.Portalname
+	}
+	return ""
+}
+
+// cursorNode is where a cursor lives; one that nobody knows is the home node's to complain about.
+func (s *session) cursorNode(name string) string {
+	if node, ok := s.cursors[name]; ok {
+		return node
+	}
+	return s.router.view.Load().m.Home
+}
+
+// noteCursor remembers where a cursor was declared. SQL's cursors and the protocol's portals share
+// their names.
+func (s *session) noteCursor(st *plannedStatement, p *participant) {
+	stmts, err := analyze.Parse(st.text)
+	if err != nil || len(stmts) != 1 {
+		return
+	}
+	if s.cursors == nil {
+		s.cursors = map[string]string{}
+	}
+	s.cursors[cursorName(stmts[0].Tree)] = p.node
 }
 
 // discard resets the session.
@@ -297,7 +321,7 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 		p.conn.Dirty = true
 	}
 	s.hold, s.listening, s.temporary = "", false, nil
-	s.pinned.Store(false)
+	s.pinned.Store("")
 	s.extended.statements = nil
 	s.changeSettings(s.startup)
 	s.release()

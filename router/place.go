@@ -170,7 +170,7 @@ func (p *placement) lock(ctx context.Context, oid uint32) error {
 	}
 	t := cat.Table(oid)
 	switch {
-	case t == nil || t.Kind != catalog.KindTable && t.Kind != catalog.KindPartitioned || oid < 16384:
+	case t == nil || t.Kind != catalog.KindTable && t.Kind != catalog.KindPartitioned || oid < firstUserOID:
 		return pgwire.Errorf("42809", "only ordinary and partitioned tables can be distributed").
 			WithHint("Views, foreign, temporary and system tables stay where they are.")
 	case t.IsPartition:

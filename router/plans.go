@@ -189,7 +189,7 @@ func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.
 		}
 		ps := plannedStatement{class: st.Class, text: st.Text}
 		switch {
-		case ownClass(st.Class):
+		case ownStatement(st):
 			ps.tree = st
 			fixed = true
 		case s.txn.failed && s.schemaChanged: // the schema it would see cannot be read any more
@@ -258,11 +258,13 @@ func (s *session) literalAt(location int) (index int, negate, ok bool) {
 	return lo, true, true
 }
 
-// ownClass reports statements that the router executes itself instead of planning them.
-func ownClass(c analyze.Class) bool {
-	switch c {
+// ownStatement reports statements that the router executes itself instead of planning them.
+func ownStatement(st *analyze.Statement) bool {
+	switch st.Class {
+	case analyze.Show:
+		return strings.HasPrefix(strings.ToLower(st.Tree.GetVariableShowStmt().GetName()), "shoal.")
 	case analyze.Begin, analyze.Commit, analyze.Rollback, analyze.Savepoint, analyze.Release, analyze.RollbackTo,
-		analyze.PrepareTransaction, analyze.FinishPrepared, analyze.Set, analyze.Show, analyze.Discard,
+		analyze.PrepareTransaction, analyze.FinishPrepared, analyze.Set, analyze.Discard,
 		analyze.Prepare, analyze.Execute, analyze.Deallocate, analyze.Fetch, analyze.CloseCursor, analyze.SetConstraints:
 		return true
 	}

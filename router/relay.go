@@ -97,12 +97,14 @@ func (r *relayState) counted(typ byte) (pgwire.Action, error) {
 
 func (r *relayState) failure(msg []byte) (pgwire.Action, error) {
 	r.failed = true
-	r.s.router.counters.errors.Add(1)
-	if e := pgwire.ParseError(msg); e.IsFatal() {
+	e := pgwire.ParseError(msg)
+	if e.IsFatal() { // told to the client by whoever asked
+
 		r.fatal = e
 		r.part.conn.Broken = true
 		return pgwire.StopDrop, nil
 	}
+	r.s.fault(e.Code)
 	if r.untilDone > 0 {
 		r.untilDone = 0
 		return pgwire.Stop, nil

@@ -301,7 +301,7 @@ type Stats struct {
 // Stats returns a snapshot.
 func (r *Router) Stats() Stats {
 	s := Stats{Statements: r.counters.statements(), Errors: r.counters.errors.Load(), Pools: r.pool.Stats()}
-	s.Clients, s.Pinned = r.clients.count()
+	s.Clients, s.Pinned, s.PinnedBy = r.clients.count()
 	s.MaxClients, s.Draining = r.live.Load().maxClients, r.draining.Load()
 	s.PlanHits, s.PlanMiss, s.PlanEntries = r.plans.hits.Load(), r.plans.misses.Load(), r.plans.size()
 	r.measures.fill(&s)

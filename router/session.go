@@ -53,12 +53,13 @@ type session struct {
 	ownCatalog    *catalog.Catalog
 	listening     bool
 	stopped       bool              // the last statement failed: the rest of its text is not run
-	cursors       map[string]string // node of each cursor that is not on the home node
+	cursors       map[string]string // node of each cursor that SQL declared
 	// searchPathUnknown is set when search_path went back to a default that the node must tell.
 	searchPathUnknown bool
 
-	hold   string // why server connections are kept between transactions
-	pinned atomic.Bool
+	hold   string       // why server connections are kept between transactions
+	pinned atomicString // the same as hold, for others to read
+	clock  clock
 
 	mu      sync.Mutex
 	touched []uint32 // tables the transaction works on
@@ -101,15 +102,18 @@ func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 	// Counted before authentication, which costs a question to the home node.
 	defer r.connected.Add(-1)
 	if int(r.connected.Add(1)) > lv.maxClients {
+		r.measures.refuse(refusedLimit)
 		c.Fail(pgwire.Fatalf("53300", "sorry, too many clients already"))
 		return
 	}
 	s := &session{router: r, client: c.Stream, user: c.User, database: c.Database, log: r.log}
 	if err := s.start(ctx, c, lv); err != nil {
+		r.measures.refuse(whyRefused(err))
 		c.Fail(err)
 		r.log.Debug("client refused", "client", conn.RemoteAddr(), "user", c.User, "database", c.Database, "error", err)
 		return
 	}
+	r.measures.accept()
 	defer r.clients.remove(s)
 	defer s.end(ctx)
 	defer s.survive()
@@ -117,6 +121,15 @@ func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 	if err != nil && !errors.Is(err, errClientGone) && !isClosed(err) {
 		r.log.Debug("session ended", "client", conn.RemoteAddr(), "user", s.user, "error", err)
 	}
+}
+
+// whyRefused sorts the failures of a login.
+func whyRefused(err error) refusal {
+	var e *pgwire.Error
+	if errors.As(err, &e) && strings.HasPrefix(e.Code, "28") {
+		return refusedAuthentication
+	}
+	return refusedOther
 }
 
 // survive keeps a defect that one statement meets from ending the sessions of all others.
@@ -240,9 +253,7 @@ func (s *session) serve(ctx context.Context) error {
 			return errClientGone
 		case 'd', 'c', 'f': // the rest of a COPY that has failed already
 		case 'F':
-			s.send(pgwire.Errorf(pgwire.CodeFeatureNotSupported, "the function call protocol is not supported").
-				WithHint("Call the function with SELECT."))
-			err = s.ready()
+			err = s.functionCall(ctx, msg)
 		default:
 			s.send(pgwire.Fatalf(pgwire.CodeProtocolViolation, "invalid frontend message type %d", typ))
 			_ = s.client.Flush()
@@ -306,7 +317,7 @@ func (s *session) end(ctx context.Context) {
 // send appends an error or a notice for the client.
 func (s *session) send(e *pgwire.Error) {
 	if e.Severity == pgwire.SeverityError || e.Severity == pgwire.SeverityFatal {
-		s.router.counters.errors.Add(1)
+		s.fault(e.Code)
 	}
 	out := s.client.Out()
 	*out = e.AppendTo(*out)

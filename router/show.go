@@ -8,16 +8,11 @@ import (
 	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
-	"github.com/pgshoal/pgshoal/plan"
 )
 
-// show answers SHOW: pgshoal's own views here, everything else on the home node.
+// show answers SHOW of pgshoal's own views; every other setting is the home node's.
 func (s *session) show(ctx context.Context, st *plannedStatement) error {
 	name := strings.ToLower(st.tree.Tree.GetVariableShowStmt().GetName())
-	if !strings.HasPrefix(name, "shoal.") {
-		p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch}
-		return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
-	}
 	if s.txn.failed {
 		return errAborted()
 	}

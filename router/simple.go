@@ -3,8 +3,8 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
-	"time"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
@@ -21,7 +21,8 @@ func (s *session) simple(ctx context.Context, msg []byte) error {
 	}
 	s.text = text
 	s.stopped = false
-	started := s.slowStart()
+	ctx = s.begin(ctx, text, false)
+	defer s.finish()
 	s.txn.dropPortal(s)
 	entry, err := s.planText(ctx, text)
 	if err != nil {
@@ -29,7 +30,6 @@ func (s *session) simple(ctx context.Context, msg []byte) error {
 		s.statementOver(ctx)
 		return s.ready()
 	}
-	defer s.logSlow(started, text)
 	switch len(entry.statements) {
 	case 0:
 		out := s.client.Out()
@@ -39,22 +39,6 @@ func (s *session) simple(ctx context.Context, msg []byte) error {
 		return s.simpleOne(ctx, entry, msg)
 	}
 	return s.simpleMany(ctx, entry, msg)
-}
-
-func (s *session) slowStart() time.Time {
-	if s.router.live.Load().slowStatement == 0 {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
-func (s *session) logSlow(started time.Time, text []byte) {
-	if started.IsZero() {
-		return
-	}
-	if d := time.Since(started); d >= s.router.live.Load().slowStatement {
-		s.log.Warn("slow statement", "duration", d, "user", s.user, "database", s.database, "statement", string(text[:min(len(text), 1000)]))
-	}
 }
 
 // simpleOne is the hot path: one statement, most often for one node, its bytes passed on as they
@@ -105,7 +89,7 @@ func (s *session) forward(ctx context.Context, st *plannedStatement, node string
 		}
 		return s.ready()
 	}
-	s.router.counters.statement(plan.Route)
+	s.count(plan.Route, node)
 	p.wrote = p.wrote || st.plan.Writes
 	p.conn.Stream.Append(msg)
 	failed, err := s.exchange(ctx, p)
@@ -151,8 +135,11 @@ func (s *session) effects(ctx context.Context, st *plannedStatement, p *particip
 		s.keep(st.plan.Hold)
 		s.noteTemporary(st)
 	}
-	if st.class == analyze.Listen {
+	switch st.class {
+	case analyze.Listen:
 		s.listen(p.conn)
+	case analyze.Declare:
+		s.noteCursor(st, p)
 	}
 	for _, set := range st.plan.Settings {
 		s.settingChanged(ctx, p, set.Name, set.Local)
@@ -162,7 +149,7 @@ func (s *session) effects(ctx context.Context, st *plannedStatement, p *particip
 // keep holds the server connections from now on.
 func (s *session) keep(why string) {
 	s.hold = why
-	s.pinned.Store(true)
+	s.pinned.Store(why)
 }
 
 // route finds the node of a Route plan and enters its tables. Fresh reports that the plan is of
@@ -200,7 +187,7 @@ func (s *session) Value(o *plan.Operand) (exec.Value, error) {
 	lit := s.norm.Literals[o.Literal]
 	data, ok := lit.Value(s.text, s.norm.Text[len(s.norm.Text):])
 	if !ok {
-		return exec.Value{Data: []byte(o.Text)}, nil
+		return exec.Value{}, fmt.Errorf("%w: a literal of this form", keyspace.ErrNotProven)
 	}
 	if o.Negate {
 		data = append([]byte{'-'}, data...)

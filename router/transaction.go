@@ -249,7 +249,9 @@ func (s *session) commitParts(ctx context.Context) error {
 		list = append(list, p)
 	}
 	m := s.router.view.Load().m
-	if err := twopc.Commit(ctx, twopc.NewGID(m.Cluster, parts[0].node), list); err != nil {
+	err := twopc.Commit(ctx, twopc.NewGID(m.Cluster, parts[0].node), list)
+	s.router.measures.twoPhase(err)
+	if err != nil {
 		_ = s.finishReaders(ctx, parts[writers:], "ROLLBACK")
 		return err
 	}
@@ -361,6 +363,9 @@ func (s *session) closeTransaction(ctx context.Context) {
 		p.began, p.wrote = false, false
 	}
 	s.extended.closePortals()
+	if s.hold == "" {
+		clear(s.cursors)
+	}
 	s.release()
 	s.leave()
 }

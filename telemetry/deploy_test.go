@@ -80,7 +80,9 @@ func TestDashboard(t *testing.T) {
 			Type, Title string
 			Targets     []struct{ Expr string }
 		}
-		Templating struct{ List []struct{ Name, Definition string } }
+		Templating struct {
+			List []struct{ Name, Definition string }
+		}
 	}
 	if err := json.Unmarshal(raw, &dashboard); err != nil {
 		t.Fatal(err)
@@ -102,7 +104,7 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("panel %q asks for nothing", p.Title)
 		}
 		for _, target := range p.Targets {
-			if len(regexp.MustCompile(`\b(pgshoal|process|go)_`).FindString(target.Expr)) == 0 {
+			if !regexp.MustCompile(`\b(pgshoal|process|go)_`).MatchString(target.Expr) {
 				t.Errorf("panel %q asks for no metric: %s", p.Title, target.Expr)
 			}
 			check(p.Title, target.Expr)

@@ -1,0 +1,280 @@
+package router
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+)
+
+// bindMessage finds the node of a statement and sends it there.
+func (s *session) bindMessage(ctx context.Context, msg []byte) error {
+	e := &s.extended
+	if err := e.bind.Decode(msg); err != nil {
+		return err
+	}
+	st := e.statements[string(e.bind.Statement)]
+	if st == nil {
+		if len(e.bind.Statement) == 0 {
+			return pgwire.Errorf("26000", "unnamed prepared statement does not exist")
+		}
+		return pgwire.Errorf("26000", "prepared statement %q does not exist", e.bind.Statement)
+	}
+	if s.clock.bound == "" {
+		s.clock.bound = st.text
+	}
+	if st != e.owed {
+		if err := s.payOwed(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.replan(ctx, st); err != nil {
+		return err
+	}
+	name := string(e.bind.Portal)
+	if name != "" && e.portals[name] != nil {
+		return pgwire.Errorf("42P03", "cursor %q already exists", name)
+	}
+	if e.portals == nil {
+		e.portals = map[string]*portal{}
+	}
+	return s.bindStatement(ctx, st, name)
+}
+
+// bindStatement binds to what the statement's plan says.
+func (s *session) bindStatement(ctx context.Context, st *prepared, name string) error {
+	e := &s.extended
+	if routed(st.entry) {
+		return s.bindRoute(ctx, st, name)
+	}
+	e.portals[name] = &portal{stmt: st, values: textParams(&e.bind)}
+	if err := s.payOwed(ctx); err != nil {
+		return err
+	}
+	if !s.ownPortal(st.entry) {
+		for i := range e.bind.NumParams() {
+			if e.bind.ParamFormat(i) != 0 {
+				return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "binary parameters are not supported for this statement")
+			}
+		}
+	}
+	return s.synthesize(ctx, pgwire.AppendBindComplete(nil))
+}
+
+// bindAgain binds under a new plan, because the map has changed.
+func (s *session) bindAgain(ctx context.Context, st *prepared, name string) error {
+	if err := s.replan(ctx, st); err != nil {
+		return err
+	}
+	return s.bindStatement(ctx, st, name)
+}
+
+func (s *session) ownPortal(entry *planned) bool {
+	return len(entry.statements) == 0 || entry.statements[0].plan == nil
+}
+
+func textParams(b *pgwire.Bind) [][]byte {
+	values := make([][]byte, b.NumParams())
+	for i := range values {
+		if v, null := b.Param(i); !null {
+			values[i] = append([]byte{}, v...)
+		}
+	}
+	return values
+}
+
+// routed reports a plan that sends the client's own statement to one node.
+func routed(entry *planned) bool {
+	if len(entry.statements) != 1 {
+		return false
+	}
+	st := &entry.statements[0]
+	return st.plan != nil && st.plan.Kind == plan.Route || isCursor(st.class)
+}
+
+// isCursor reports statements that go where their cursor is.
+func isCursor(c analyze.Class) bool { return c == analyze.Fetch || c == analyze.CloseCursor }
+
+// replan makes a plan of an older epoch again.
+func (s *session) replan(ctx context.Context, st *prepared) error {
+	for st.entry.epoch != s.router.view.Load().m.Epoch || s.schemaChanged {
+		entry, err := s.planPrepared(ctx, st)
+		if err != nil {
+			return err
+		}
+		st.entry = entry
+		if !bytes.Equal(rowsOf(entry.described), st.rows) {
+			return errResultChanged()
+		}
+		if s.schemaChanged {
+			break
+		}
+	}
+	if len(st.entry.statements) == 1 && st.entry.statements[0].err != nil {
+		if s.txn.failed {
+			return errAborted()
+		}
+		return s.nodeError(ctx, []byte(st.text), st.entry.statements[0].err)
+	}
+	return nil
+}
+
+// errResultChanged is PostgreSQL's own error, which drivers know: they prepare the statement again.
+func errResultChanged() *pgwire.Error {
+	e := pgwire.Errorf("0A000", "cached plan must not change result type")
+	e.Routine = "RevalidateCachedQuery"
+	return e
+}
+
+// bound gives operands the values of the Bind message.
+type bound struct{ b *pgwire.Bind }
+
+func (v bound) Value(o *plan.Operand) (exec.Value, error) {
+	if o.Null {
+		return exec.Value{Null: true}, nil
+	}
+	if o.Param == 0 {
+		return exec.Value{Data: []byte(o.Text)}, nil
+	}
+	if o.Param > v.b.NumParams() {
+		return exec.Value{}, pgwire.Errorf(pgwire.CodeProtocolViolation, "bind message supplies %d parameters, but the statement needs more", v.b.NumParams())
+	}
+	data, null := v.b.Param(o.Param - 1)
+	return exec.Value{Data: data, Null: null, Binary: v.b.ParamFormat(o.Param-1) == 1}, nil
+}
+
+// bindRoute sends Bind, and Parse where the node's connection does not have the statement.
+func (s *session) bindRoute(ctx context.Context, st *prepared, name string) error {
+	e := &s.extended
+	pl := st.entry.statements[0].plan
+	if isCursor(st.entry.statements[0].class) {
+		pl = cursorPlan
+	}
+	if pl.Rewrite != nil {
+		return s.bindRewritten(ctx, st, name)
+	}
+	node, fresh, err := s.bindTarget(ctx, st, pl)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		return s.bindAgain(ctx, st, name)
+	}
+	p, err := s.segmentOn(ctx, node)
+	if err != nil {
+		return err
+	}
+	p.wrote = p.wrote || pl.Writes
+	server := s.parseOn(p, st)
+	out := p.conn.Stream.Out()
+	*out = e.bind.AppendRenamed(*out, name, server)
+	e.awaited++
+	e.portals[name] = e.newPortal(name, portal{stmt: st, part: p})
+	return nil
+}
+
+// cursorPlan stands in for the plan of FETCH, MOVE and CLOSE, which have none.
+var cursorPlan = &plan.Plan{Writes: true}
+
+// bindTarget finds the node of a bound statement.
+func (s *session) bindTarget(ctx context.Context, st *prepared, pl *plan.Plan) (node string, fresh bool, err error) {
+	if pl != cursorPlan {
+		return s.route(ctx, pl, bound{&s.extended.bind})
+	}
+	if s.txn.failed {
+		return "", false, errAborted()
+	}
+	return s.cursorNode(cursorName(st.entry.statements[0].tree.Tree)), false, nil
+}
+
+// newPortal stores a portal; the unnamed one needs no memory of its own.
+func (e *extended) newPortal(name string, p portal) *portal {
+	if name != "" {
+		return &p
+	}
+	e.unnamed = p
+	return &e.unnamed
+}
+
+// parseOn makes sure that the connection has the statement, and returns its name there. The
+// ParseComplete that comes is the client's own if it is still owed one.
+func (s *session) parseOn(p *participant, st *prepared) string {
+	e := &s.extended
+	out := p.conn.Stream.Out()
+	server := ""
+	if st.name != "" {
+		known := false
+		if server, known = p.conn.Statements.Name(st.entry.id); known {
+			if e.owed == st {
+				e.owed = nil
+				// Nothing is awaited before it: Parse was the last message, and it flushed.
+				s.client.Append(pgwire.AppendParseComplete(nil))
+			}
+			return server
+		}
+		var evicted string
+		server, evicted = p.conn.Statements.Add(st.entry.id)
+		e.fresh = append(e.fresh, st.entry.id)
+		if evicted != "" {
+			*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
+			s.relay.Watch['3'] = true
+			s.relay.ownCloses++
+		}
+	}
+	*out = pgwire.AppendParse(*out, server, st.text, st.oids)
+	s.relay.swallow = append(s.relay.swallow, e.owed != st)
+	s.relay.Watch['1'] = true
+	e.owed = nil
+	return server
+}
+
+// segmentOn makes the node's participant the one that collects messages. When another one has
+// collected before, its answers are relayed first; without a transaction block the two nodes'
+// work becomes one.
+func (s *session) segmentOn(ctx context.Context, node string) (*participant, error) {
+	e := &s.extended
+	if e.segment != nil && e.segment.node != node {
+		if err := s.finishSegment(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if s.txn.mode == modeIdle && len(s.txn.parts) > 0 && s.txn.part(node) == nil && s.hold == "" {
+		if err := s.promote(ctx); err != nil {
+			return nil, err
+		}
+	}
+	p, err := s.participant(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	e.segment = p
+	return p, nil
+}
+
+// promote turns the node's implicit transaction, which lasts until Sync, into a block, because a
+// second node joins.
+func (s *session) promote(ctx context.Context) error {
+	s.open(modeBlock, "BEGIN")
+	for _, p := range s.txn.parts {
+		p.began = true
+		if err := p.conn.Exec(ctx, "BEGIN"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replanned makes sure that a description is of the current schema.
+func (s *session) replanned(ctx context.Context, st *prepared) error {
+	if st.entry.epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
+		return nil
+	}
+	entry, err := s.planPrepared(ctx, st)
+	if err == nil {
+		st.entry = entry
+	}
+	return err
+}
