@@ -268,7 +268,7 @@ func TestAdvisoryLocks(t *testing.T) {
 	run(t, a, "SELECT pg_advisory_unlock_all()")
 }
 
-// TestManySessions has more open transactions than one would keep server connections for.
+// TestManyIdleSessions has more sessions than server connections, which only those at work hold.
 func TestManyIdleSessions(t *testing.T) {
 	c := narrow()
 	var conns []*pgx.Conn

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/pgshoal/pgshoal/pgwire"
@@ -52,12 +51,13 @@ func passCancel(ctx context.Context, address string, req pgwire.CancelRequest) {
 	_, _ = conn.Write(packet)
 }
 
-// cancelRunning cancels whatever the session's server connections are executing.
+// cancelRunning cancels whatever the session's server connections are executing. It keeps the
+// session from giving one back, or from beginning the next statement, until the nodes have the
+// request: it must hit no other statement than the one the client meant.
 func (s *session) cancelRunning(ctx context.Context) {
 	s.mu.Lock()
-	conns := slices.Clone(s.running)
-	s.mu.Unlock()
-	for _, c := range conns {
+	defer s.mu.Unlock()
+	for _, c := range s.running {
 		if err := c.Cancel(ctx); err != nil {
 			s.log.Debug("cancel failed", "error", err)
 		}

@@ -175,9 +175,6 @@ func (c *Cluster) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// Log returns the last lines that routers and the topology store logged.
-func (c *Cluster) Log() string { return c.log.String() }
-
 // DSN leads to a router as the superuser; options are as in a URL: "pool_max_conns=4".
 func (c *Cluster) DSN(index int, options ...string) string {
 	return c.RoleDSN(index, Superuser, Password, Superuser, options...)
