@@ -36,7 +36,7 @@ func (s *setup) workloads(o options) ([]workload, error) {
 			return nil, err
 		}
 		for _, protocol := range []string{"simple", "extended", "prepared"} {
-			for _, c := range strings.Split(o.clients, ",") {
+			for c := range strings.SplitSeq(o.clients, ",") {
 				n, err := strconv.Atoi(strings.TrimSpace(c))
 				if err != nil {
 					return nil, fmt.Errorf("clients: %w", err)

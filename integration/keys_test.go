@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -48,15 +49,16 @@ func TestKeyTypes(t *testing.T) {
 
 // literal quotes a value as a string constant with escapes.
 func literal(v string) string {
-	out := "E'"
+	var out strings.Builder
+	out.WriteString("E'")
 	for _, r := range v {
 		switch r {
 		case '\'', '\\':
-			out += "\\"
+			out.WriteString("\\")
 		}
-		out += string(r)
+		out.WriteString(string(r))
 	}
-	return out + "'"
+	return out.String() + "'"
 }
 
 func keyByLiteral(t *testing.T, conn *pgx.Conn, table, kind, v string) {

@@ -101,7 +101,7 @@ func TestBatchesOverSeveralNodes(t *testing.T) {
 		p := conn.PgConn().StartPipeline(t.Context())
 		const n = 100
 		for i := range n {
-			p.SendQueryParams("UPDATE batch_t SET v = v || '!' WHERE id = $1 RETURNING v", [][]byte{[]byte(fmt.Sprint(i))}, nil, nil, nil)
+			p.SendQueryParams("UPDATE batch_t SET v = v || '!' WHERE id = $1 RETURNING v", [][]byte{fmt.Append(nil, i)}, nil, nil, nil)
 			if i%10 == 3 {
 				p.SendQueryParams("SELECT 1/$1::int", [][]byte{[]byte("0")}, nil, nil, nil)
 			}

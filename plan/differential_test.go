@@ -41,11 +41,11 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	server := shardtest.StartPostgres(t)
-	schema := ""
+	var schema strings.Builder
 	for _, s := range []string{"whole", "n1", "n2", "n3"} {
-		schema += "CREATE SCHEMA " + s + "; SET search_path = " + s + ";" + differentialSchema
+		schema.WriteString("CREATE SCHEMA " + s + "; SET search_path = " + s + ";" + differentialSchema)
 	}
-	db := newDatabase(t, server, "differential", schema+`
+	db := newDatabase(t, server, "differential", schema.String()+`
 		SELECT pg_shoal.set_table('whole.a', 'distributed', 1, '{k}'), pg_shoal.set_table('whole.b', 'distributed', 1, '{k}'),
 			pg_shoal.set_table('whole.c', 'distributed', 1, '{k}'), pg_shoal.set_table('whole.r', 'reference', NULL, NULL)`)
 	return &cluster{db, db.load(t), testMap(t)}

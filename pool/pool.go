@@ -23,8 +23,8 @@ type Pool struct {
 	examine func(ctx context.Context, c *Conn) (report, error)
 	now     func() int64
 
-	// pools is copied on write: finding a pool takes no lock.
-	pools atomic.Pointer[map[Key]*keyPool]
+	// pools are those of the primaries. It is copied on write: finding a pool takes no lock.
+	pools atomic.Pointer[map[primaryKey]*keyPool]
 	// replicas are those of each node, by its name; copied on write likewise.
 	replicas atomic.Pointer[map[string]*replicas]
 
@@ -50,7 +50,7 @@ func New(cfg Config, log *slog.Logger) (*Pool, error) {
 		now: func() int64 { return int64(time.Since(start)) },
 	}
 	p.dial, p.examine = p.login, examine
-	p.pools.Store(&map[Key]*keyPool{})
+	p.pools.Store(&map[primaryKey]*keyPool{})
 	p.replicas.Store(&map[string]*replicas{})
 	p.life, p.end = context.WithCancel(context.Background())
 	p.tasks.Go(p.sweepOften)
@@ -175,7 +175,7 @@ func (p *Pool) Close() {
 	for _, n := range p.nodes {
 		servers = append(append(servers, n), n.replicas.end(ErrClosed)...)
 	}
-	p.pools.Store(&map[Key]*keyPool{})
+	p.pools.Store(&map[primaryKey]*keyPool{})
 	p.replicas.Store(&map[string]*replicas{})
 	p.mu.Unlock()
 	p.end()
@@ -187,9 +187,13 @@ func (p *Pool) Close() {
 	p.tasks.Wait()
 }
 
-// pool finds or makes the pool of a key.
+// primaryKey is a Key that is not of a replica: every statement looks one up, and each field costs.
+type primaryKey struct{ node, role, database string }
+
+// pool finds or makes the pool of a primary's key.
 func (p *Pool) pool(key Key) (*keyPool, error) {
-	if k := (*p.pools.Load())[key]; k != nil {
+	name := primaryKey{key.Node, key.Role, key.Database}
+	if k := (*p.pools.Load())[name]; k != nil {
 		return k, nil
 	}
 	p.mu.Lock()
@@ -198,7 +202,7 @@ func (p *Pool) pool(key Key) (*keyPool, error) {
 		return nil, ErrClosed
 	}
 	pools := *p.pools.Load()
-	if k := pools[key]; k != nil {
+	if k := pools[name]; k != nil {
 		return k, nil
 	}
 	n := p.nodes[key.Node]
@@ -207,7 +211,7 @@ func (p *Pool) pool(key Key) (*keyPool, error) {
 	}
 	k := n.poolOf(key)
 	pools = maps.Clone(pools)
-	pools[key] = k
+	pools[name] = k
 	p.pools.Store(&pools)
 	return k, nil
 }
@@ -215,7 +219,7 @@ func (p *Pool) pool(key Key) (*keyPool, error) {
 // dropPools takes pools out of the lookup. p.mu is held.
 func (p *Pool) dropPools(drop func(*keyPool) bool) {
 	pools := maps.Clone(*p.pools.Load())
-	maps.DeleteFunc(pools, func(_ Key, k *keyPool) bool { return drop(k) })
+	maps.DeleteFunc(pools, func(_ primaryKey, k *keyPool) bool { return drop(k) })
 	p.pools.Store(&pools)
 }
 

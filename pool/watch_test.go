@@ -156,7 +156,7 @@ func TestFullPoolOfOneReplica(t *testing.T) {
 		first := mustAcquire(t, p, aliceReads)
 		synctest.Wait()
 		var spare []*Conn
-		for _, role := range strings.Split("abcdefgh", "") {
+		for role := range strings.SplitSeq("abcdefgh", "") {
 			c := mustAcquire(t, p, Key{Node: "n1", Role: role, Replica: true})
 			if c.Address == first.Address {
 				spare = append(spare, c)
@@ -511,7 +511,7 @@ func TestParseReport(t *testing.T) {
 		{"t - 0/10 - 0/10 77 - 5 now", report{}, true},
 	} {
 		var row [][]byte
-		for _, field := range strings.Fields(tc.row) {
+		for field := range strings.FieldsSeq(tc.row) {
 			if field == "-" {
 				row = append(row, nil)
 				continue

@@ -128,6 +128,7 @@ var errToldAlready = errors.New("the client has seen the error")
 // parseMessage plans a statement; nothing is sent until it is bound.
 func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 	e := &s.extended
+	s.replica = false
 	if err := e.parse.Decode(msg); err != nil {
 		return err
 	}

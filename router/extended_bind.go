@@ -13,6 +13,7 @@ import (
 // bindMessage finds the node of a statement and sends it there.
 func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 	e := &s.extended
+	s.replica = false
 	if err := e.bind.Decode(msg); err != nil {
 		return err
 	}

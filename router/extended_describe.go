@@ -147,7 +147,7 @@ func ownDescription(st *analyze.Statement) bool {
 		analyze.Deallocate, analyze.Prepare:
 		return true
 	case analyze.Show:
-		return strings.HasPrefix(strings.ToLower(st.Tree.GetVariableShowStmt().GetName()), "shoal.")
+		return ownStatement(st)
 	}
 	return false
 }

@@ -129,6 +129,9 @@ func New(cfg Config, store topo.Store, log *slog.Logger) (*Router, error) {
 	r.clients.init()
 	poolCfg := cfg.Pool
 	poolCfg.Admit = r.admit
+	poolCfg.Monitor = pool.Monitor{
+		Role: cfg.ServiceUser, Database: serviceDatabase, Credentials: pool.Credentials{Password: cfg.ServicePassword},
+	}
 	p, err := pool.New(poolCfg, log)
 	if err != nil {
 		return nil, err

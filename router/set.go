@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,8 +19,14 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 	if s.txn.failed {
 		return errAborted()
 	}
-	if strings.HasPrefix(strings.ToLower(v.Name), "shoal.") {
-		return s.setShoal(v)
+	if name := strings.ToLower(v.Name); strings.HasPrefix(name, "shoal.") && v.Kind == pg.VariableSetKind_VAR_SET_VALUE {
+		value, err := shoalValue(v)
+		if err == nil {
+			err = checkShoal(name, value)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	switch {
 	case v.Kind == pg.VariableSetKind_VAR_SET_MULTI && v.Name == "TRANSACTION":
@@ -145,9 +152,7 @@ func (s *session) resetAll(ctx context.Context, st *plannedStatement) error {
 	}
 	conn.Settings = unknownSettings
 	keep := map[string]string{}
-	for n, v := range s.startup.values {
-		keep[n] = v
-	}
+	maps.Copy(keep, s.startup.values)
 	for _, n := range []string{"role", "session_authorization"} { // RESET ALL leaves these
 		if v, ok := s.settings.values[n]; ok {
 			keep[n] = v
@@ -184,9 +189,4 @@ func (s *session) settingChanged(ctx context.Context, p *participant, name strin
 	s.txn.setAny = true
 	s.changeSettings(s.router.settings.with(s.settings, name, &value))
 	p.conn.Settings = s.settings
-}
-
-// setShoal handles pgshoal's own settings. There are none that can be set yet.
-func (s *session) setShoal(v *pg.VariableSetStmt) error {
-	return pgwire.Errorf("42704", "unrecognized configuration parameter %q", v.Name)
 }

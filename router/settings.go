@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -60,9 +61,7 @@ func (t *settingSets) intern(values map[string]string) *settingSet {
 // with returns the set with one value changed, or removed when value is nil.
 func (t *settingSets) with(s *settingSet, name string, value *string) *settingSet {
 	values := make(map[string]string, len(s.values)+1)
-	for n, v := range s.values {
-		values[n] = v
-	}
+	maps.Copy(values, s.values)
 	if value == nil {
 		delete(values, name)
 	} else {
@@ -91,6 +90,11 @@ func leavesTrace(c *pool.Conn, want *settingSet) bool {
 
 // acquire gets a server connection that serves the session as a fresh one would.
 func (s *session) acquire(ctx context.Context, node string) (*pool.Conn, error) {
+	if s.replica {
+		if conn, err := s.acquireReplica(ctx, node); conn != nil || err != nil {
+			return conn, err
+		}
+	}
 	for {
 		conn, err := s.router.pool.Acquire(ctx, s.poolKey(node), s.creds)
 		if err != nil || !leavesTrace(conn, s.settings) {

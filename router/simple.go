@@ -20,7 +20,7 @@ func (s *session) simple(ctx context.Context, msg []byte) error {
 		return err
 	}
 	s.text = text
-	s.stopped = false
+	s.stopped, s.replica = false, false
 	ctx = s.begin(ctx, text, false)
 	defer s.finish()
 	s.txn.dropPortal(s)
@@ -165,6 +165,7 @@ func (s *session) route(ctx context.Context, p *plan.Plan, values exec.Values) (
 	if v.m.Epoch != p.Epoch && !s.schemaChanged {
 		return "", true, nil
 	}
+	s.replica = s.readsReplica(p)
 	if p.AnyNode && len(s.txn.parts) > 0 {
 		return s.txn.parts[0].node, false, nil
 	}

@@ -336,7 +336,7 @@ func childrenOf(pid int) []int {
 		return nil
 	}
 	var pids []int
-	for _, f := range strings.Fields(string(text)) {
+	for f := range strings.FieldsSeq(string(text)) {
 		if n, err := strconv.Atoi(f); err == nil {
 			pids = append(pids, n)
 		}

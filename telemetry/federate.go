@@ -75,7 +75,7 @@ func (f *Federation) fetch(ctx context.Context, r topo.Member) map[string]*dto.M
 // first router's (routers of different versions) is left out rather than mixed up.
 func addFamily(merged map[string]*dto.MetricFamily, family *dto.MetricFamily, router string) {
 	for _, m := range family.Metric {
-		m.Label = append(m.Label, &dto.LabelPair{Name: ptr(federateLabel), Value: ptr(router)})
+		m.Label = append(m.Label, &dto.LabelPair{Name: new(federateLabel), Value: new(router)})
 		slices.SortFunc(m.Label, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
 	}
 	known := merged[family.GetName()]
@@ -89,8 +89,8 @@ func addFamily(merged map[string]*dto.MetricFamily, family *dto.MetricFamily, ro
 
 func upFamily(value float64) *dto.MetricFamily {
 	return &dto.MetricFamily{
-		Name:   ptr(routerUp),
-		Help:   ptr("Whether the router answered the controller's question for its metrics."),
+		Name:   new(routerUp),
+		Help:   new("Whether the router answered the controller's question for its metrics."),
 		Type:   dto.MetricType_GAUGE.Enum(),
 		Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: &value}}},
 	}
@@ -104,7 +104,5 @@ func sortedFamilies(merged map[string]*dto.MetricFamily) []*dto.MetricFamily {
 	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return families
 }
-
-func ptr[T any](v T) *T { return &v }
 
 var _ prometheus.Gatherer = (*Federation)(nil)

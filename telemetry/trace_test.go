@@ -80,11 +80,12 @@ func (c *fakeCollector) named(t *testing.T, name string) *otlp.Span {
 func attributesOf(list []*common.KeyValue) map[string]string {
 	attributes := map[string]string{}
 	for _, a := range list {
-		text := a.Value.GetStringValue()
+		var text strings.Builder
+		text.WriteString(a.Value.GetStringValue())
 		for _, v := range a.Value.GetArrayValue().GetValues() {
-			text += "[" + v.GetStringValue() + "]"
+			text.WriteString("[" + v.GetStringValue() + "]")
 		}
-		attributes[a.Key] = text
+		attributes[a.Key] = text.String()
 	}
 	return attributes
 }

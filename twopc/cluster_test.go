@@ -173,21 +173,21 @@ func (x *transaction) crash() {
 // state says on which nodes the transaction has an effect, and where it is prepared.
 func (x *transaction) state() string {
 	x.c.tb.Helper()
-	text := ""
+	var text strings.Builder
 	for _, name := range x.c.names {
 		if x.parts[name] == nil {
 			continue
 		}
 		switch {
 		case len(x.c.ask(name, "", "SELECT 1 FROM pg_prepared_xacts WHERE gid = "+quote(x.gid))) > 0:
-			text += "p"
+			text.WriteString("p")
 		case len(x.c.ask(name, x.database, "SELECT 1 FROM ledger WHERE label = "+quote(x.label))) > 0:
-			text += "c"
+			text.WriteString("c")
 		default:
-			text += "-"
+			text.WriteString("-")
 		}
 	}
-	return text
+	return text.String()
 }
 
 func (x *transaction) wantState(want string) {

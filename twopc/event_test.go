@@ -1,5 +1,7 @@
 package twopc
 
+import "strings"
+
 import "fmt"
 
 const (
@@ -267,13 +269,13 @@ func (w *world) applyRecovery(e event, b bug) string {
 
 // story says what the coordinator sends, or how it ended.
 func (w *world) story(actions []action) string {
-	text := ""
+	var text strings.Builder
 	for _, a := range actions {
-		text += fmt.Sprintf(", %v to n%d", a.step, a.part+1)
+		text.WriteString(fmt.Sprintf(", %v to n%d", a.step, a.part+1))
 	}
 	switch {
-	case text != "":
-		return "sends " + text[2:]
+	case text.String() != "":
+		return "sends " + text.String()[2:]
 	case w.phase >= doneCommitted:
 		return "ends: " + w.coordinator().outcome().String()
 	}

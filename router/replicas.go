@@ -1,0 +1,99 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
+)
+
+// The session's settings about replicas. They are ordinary settings with a dot in their name, so SET,
+// SET LOCAL, RESET, SHOW and ALTER ROLE ... SET treat them as PostgreSQL does.
+const (
+	readPreference = "shoal.read_preference"
+	maxStaleness   = "shoal.max_staleness"
+)
+
+// preferences are the values of shoal.read_preference.
+const (
+	preferPrimary  = "primary"        // all statements go to primaries: the default
+	preferReplica  = "prefer_replica" // reads go to a replica that is fresh enough, else to the primary
+	requireReplica = "replica"        // reads fail when no replica is fresh enough
+)
+
+// checkShoal checks a value of pgshoal's own settings before a node stores it.
+func checkShoal(name, value string) error {
+	switch name {
+	case readPreference:
+		switch value {
+		case preferPrimary, preferReplica, requireReplica:
+			return nil
+		}
+		return pgwire.Errorf("22023", "invalid value for parameter %q: %q", name, value).
+			WithHint("Available values: %s, %s, %s.", preferPrimary, preferReplica, requireReplica)
+	case maxStaleness:
+		if d, err := time.ParseDuration(value); err == nil && d > 0 {
+			return nil
+		}
+		return pgwire.Errorf("22023", "invalid value for parameter %q: %q", name, value).WithHint("Write a duration such as 500ms, 5s or 1m.")
+	}
+	return pgwire.Errorf("42704", "unrecognized configuration parameter %q", name)
+}
+
+// shoalValue is the value that SET gives to one of these settings; "" when it is reset.
+func shoalValue(v *pg.VariableSetStmt) (string, error) {
+	if len(v.Args) != 1 {
+		return "", pgwire.Errorf("22023", "SET %s takes only one argument", v.Name)
+	}
+	if text := v.Args[0].GetAConst().GetSval(); text != nil {
+		return strings.ToLower(text.Sval), nil
+	}
+	return "", pgwire.Errorf("22023", "parameter %q requires a string", v.Name)
+}
+
+// readsReplica reports whether a statement may be answered by a replica: the session wants it, and
+// nothing in its transaction can write.
+func (s *session) readsReplica(p *plan.Plan) bool {
+	preference := s.settings.values[readPreference]
+	if preference == "" || preference == preferPrimary || p.Writes || p.Hold != "" || s.hold != "" {
+		return false
+	}
+	if s.txn.mode == modeIdle && !s.extended.busy() {
+		return true
+	}
+	return s.readOnly()
+}
+
+// readOnly reports a transaction, or a session, that the client declared so.
+func (s *session) readOnly() bool {
+	if s.txn.mode == modeExplicit && strings.Contains(strings.ToUpper(s.txn.begin), "READ ONLY") {
+		return true
+	}
+	switch strings.ToLower(s.settings.values["default_transaction_read_only"]) {
+	case "on", "true", "yes", "1":
+		return s.txn.mode != modeExplicit || !strings.Contains(strings.ToUpper(s.txn.begin), "READ WRITE")
+	}
+	return false
+}
+
+// acquireReplica gets a connection to a replica of the node, or nil when the primary must do.
+func (s *session) acquireReplica(ctx context.Context, node string) (*pool.Conn, error) {
+	key := s.poolKey(node)
+	key.Replica = true
+	staleness, _ := time.ParseDuration(s.settings.values[maxStaleness])
+	conn, err := s.router.pool.AcquireReplica(ctx, key, s.creds, staleness)
+	if !errors.Is(err, pool.ErrNoReplica) {
+		return conn, err
+	}
+	if s.settings.values[readPreference] == requireReplica {
+		return nil, pgwire.Errorf("57P03", "node %q has no replica that is fresh enough", node).
+			WithHint("SET %s = '%s' lets the primary answer then.", readPreference, preferReplica)
+	}
+	return nil, nil
+}
