@@ -568,3 +568,6 @@ AS $$
 $$;
 REVOKE ALL ON FUNCTION pg_shoal.disconnect(name) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_shoal.disconnect(name) TO {router};
+
+-- Routers measure how far behind replicas are.
+GRANT pg_read_all_stats TO {router};

@@ -107,8 +107,7 @@ func inlinedValue(value any) string {
 
 func openPQ(t testing.TB, option string) *sql.DB {
 	t.Helper()
-	dsn := shared().DSN(0) + "&" + option
-	db, err := sql.Open("postgres", dsn)
+	db, err := sql.Open("postgres", shared().DSN(0, option))
 	if err != nil {
 		t.Fatal(err)
 	}

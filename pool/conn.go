@@ -23,6 +23,8 @@ type Conn struct {
 	Statements *Statements
 	// Settings is the router's: what it has applied to the session. nil on a fresh session.
 	Settings any
+	// Uses is the router's: it counts the sessions that the connection has served.
+	Uses uint64
 	// Notification, if set, gets the NotificationResponse messages that come while the pool's own
 	// methods read; the session that listens sets it and takes it back.
 	Notification func(msg []byte)

@@ -165,6 +165,11 @@ func (s *session) bindRoute(ctx context.Context, st *prepared, name string) erro
 		return s.bindAgain(ctx, st, name)
 	}
 	p, err := s.segmentOn(ctx, node)
+	if err == nil && e.awaited == 0 && s.needsSequence(pl) {
+		if err = s.checkSequence(p); err != nil {
+			e.segment = nil
+		}
+	}
 	if err != nil {
 		return err
 	}

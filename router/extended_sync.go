@@ -125,6 +125,8 @@ func (s *session) syncSegment(ctx context.Context, p *participant) error {
 	}
 	if failed {
 		s.failBlock()
+	} else {
+		s.keepsSequence(p)
 	}
 	if s.txn.mode == modeIdle {
 		e.closePortals()

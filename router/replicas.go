@@ -64,11 +64,27 @@ func (s *session) readsReplica(p *plan.Plan) bool {
 	if preference == "" || preference == preferPrimary || p.Writes || p.Hold != "" || s.hold != "" {
 		return false
 	}
-	if s.txn.mode == modeIdle && !s.extended.busy() {
-		return true
+	if s.txn.mode != modeIdle || s.extended.busy() {
+		if !s.readOnly() {
+			return false
+		}
 	}
-	return s.readOnly()
+	// Right after a change of the map a replica may lack rows or columns that the new map counts on.
+	return time.Since(s.router.view.Load().since) > s.staleness()+settleTime
 }
+
+// settleTime is how long the measurement of a replica's lag may itself be behind.
+const settleTime = 3 * time.Second
+
+// staleness is how far behind a replica may be for this session.
+func (s *session) staleness() time.Duration {
+	if d, err := time.ParseDuration(s.settings.values[maxStaleness]); err == nil {
+		return d
+	}
+	return defaultStaleness
+}
+
+const defaultStaleness = 10 * time.Second
 
 // readOnly reports a transaction, or a session, that the client declared so.
 func (s *session) readOnly() bool {
@@ -86,8 +102,7 @@ func (s *session) readOnly() bool {
 func (s *session) acquireReplica(ctx context.Context, node string) (*pool.Conn, error) {
 	key := s.poolKey(node)
 	key.Replica = true
-	staleness, _ := time.ParseDuration(s.settings.values[maxStaleness])
-	conn, err := s.router.pool.AcquireReplica(ctx, key, s.creds, staleness)
+	conn, err := s.router.pool.AcquireReplica(ctx, key, s.creds, s.staleness())
 	if !errors.Is(err, pool.ErrNoReplica) {
 		return conn, err
 	}

@@ -91,19 +91,20 @@ type Router struct {
 	store topo.Store
 	log   *slog.Logger
 
-	live     atomic.Pointer[live]
-	pool     *pool.Pool
-	follower *topo.Follower
-	member   atomic.Pointer[topo.Registration]
-	view     atomic.Pointer[view]
-	acks     chan struct{}
-	left     chan struct{} // a session ended something while a fence was up
-	catalogs catalogs
-	plans    planSpaces
-	settings settingSets
-	counters counters
-	measures measures
-	clients  clients
+	live          atomic.Pointer[live]
+	pool          *pool.Pool
+	follower      *topo.Follower
+	member        atomic.Pointer[topo.Registration]
+	view          atomic.Pointer[view]
+	acks          chan struct{}
+	left          chan struct{} // a session ended something while a fence was up
+	catalogs      catalogs
+	plans         planSpaces
+	settings      settingSets
+	counters      counters
+	measures      measures
+	sequenceUsers sequenceUsers
+	clients       clients
 
 	listener  net.Listener
 	ready     chan struct{}

@@ -46,6 +46,7 @@ type session struct {
 	txn      transaction
 	spare    *participant // kept to be used again
 	replica  bool         // the statement at hand may be answered by a replica
+	last     lastHome
 	extended extended
 	relay    relayState
 

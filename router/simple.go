@@ -83,6 +83,9 @@ func (s *session) failed(ctx context.Context, err error) error {
 // forward sends the client's bytes to the node and relays the answer, ReadyForQuery included.
 func (s *session) forward(ctx context.Context, st *plannedStatement, node string, msg []byte) error {
 	p, err := s.participant(ctx, node)
+	if err == nil && s.needsSequence(st.plan) {
+		err = s.checkSequence(p)
+	}
 	if err != nil {
 		if err = s.failed(ctx, err); err != nil {
 			return err
@@ -101,6 +104,7 @@ func (s *session) forward(ctx context.Context, st *plannedStatement, node string
 	}
 	if !failed {
 		s.effects(ctx, st, p)
+		s.keepsSequence(p)
 	} else if s.txn.mode == modeExplicit {
 		s.txn.failed = true
 	}

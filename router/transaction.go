@@ -101,6 +101,7 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 		if err != nil {
 			return nil, err
 		}
+		conn.Uses++
 		p = s.newParticipant(node, conn)
 		s.mu.Lock()
 		s.running = append(s.running, conn)
@@ -397,9 +398,18 @@ func (s *session) giveBack(p *participant) {
 		p.conn.Broken = true
 	}
 	p.conn.Notification = nil
+	if p.node == s.router.view.Load().m.Home {
+		s.last = lastHome{p.conn, p.conn.Uses}
+	}
 	s.router.pool.Release(p.conn)
 	p.conn = nil
 	s.spare = p
+}
+
+// giveBackPart returns one connection before the transaction is over.
+func (s *session) giveBackPart(p *participant) {
+	s.txn.parts = slices.DeleteFunc(s.txn.parts, func(q *participant) bool { return q == p })
+	s.giveBack(p)
 }
 
 // abandon ends everything when the client is gone.

@@ -14,6 +14,7 @@ type view struct {
 	m       *keyspace.Map
 	changed chan struct{} // closed when a newer view is there
 	quiet   bool          // no fence is up
+	since   time.Time     // when this router got the map
 }
 
 // joinFence holds back changes of the schema in all databases while a node is joining.
@@ -45,7 +46,7 @@ func (r *Router) onMap(m *keyspace.Map) {
 		return
 	}
 	r.pool.SetNodes(m.Nodes)
-	v := &view{m: m, changed: make(chan struct{})}
+	v := &view{m: m, changed: make(chan struct{}), since: time.Now()}
 	v.quiet = len(m.Fences) == 0 && !v.joining()
 	r.view.Store(v)
 	if old != nil {
