@@ -262,8 +262,8 @@ func (s *session) literalAt(location int) (index int, negate, ok bool) {
 func ownStatement(st *analyze.Statement) bool {
 	switch st.Class {
 	case analyze.Show:
-		_, own := shoalColumns[strings.ToLower(st.Tree.GetVariableShowStmt().GetName())]
-		return own
+		name := strings.ToLower(st.Tree.GetVariableShowStmt().GetName())
+		return strings.HasPrefix(name, "shoal.") && name != readPreference && name != maxStaleness
 	case analyze.Begin, analyze.Commit, analyze.Rollback, analyze.Savepoint, analyze.Release, analyze.RollbackTo,
 		analyze.PrepareTransaction, analyze.FinishPrepared, analyze.Set, analyze.Discard,
 		analyze.Prepare, analyze.Execute, analyze.Deallocate, analyze.Fetch, analyze.CloseCursor, analyze.SetConstraints:

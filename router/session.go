@@ -161,6 +161,9 @@ func (s *session) start(ctx context.Context, c *pgwire.Client, lv *live) error {
 	if err := s.authenticate(ctx, c, lv); err != nil {
 		return err
 	}
+	var random [4]byte
+	_, _ = rand.Read(random[:])
+	s.secret = binary.BigEndian.Uint32(random[:])
 	s.router.clients.add(s, uint32(s.router.member.Load().Member().Number))
 	if err := s.greet(ctx, c); err != nil {
 		s.router.clients.remove(s)
@@ -200,9 +203,6 @@ func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
 		s.reported[name] = value
 		*out = pgwire.AppendParameterStatus(*out, name, value)
 	}
-	var random [4]byte
-	_, _ = rand.Read(random[:])
-	s.secret = binary.BigEndian.Uint32(random[:])
 	*out = pgwire.AppendBackendKeyData(*out, s.pid, s.secret)
 	*out = pgwire.AppendReadyForQuery(*out, pgwire.TxIdle)
 	return s.client.Flush()
