@@ -224,7 +224,7 @@ func TestPQErrors(t *testing.T) {
 	eachWay(t, "(k bigint, id int, t text NOT NULL DEFAULT '', PRIMARY KEY (k, id), CHECK (id > 0))", func(t *testing.T, db *sql.DB, w way, table string) {
 		w.mustRead(t, db, "INSERT INTO "+table+" (k, id) VALUES ($1, $2)", 1, 1)
 		for _, c := range []struct {
-			code   pq.ErrorCode
+			code   string
 			query  string
 			values []any
 		}{
@@ -238,7 +238,7 @@ func TestPQErrors(t *testing.T) {
 		} {
 			_, err := w.read(t, db, c.query, c.values...)
 			var e *pq.Error
-			if !errors.As(err, &e) || e.Code != c.code {
+			if !errors.As(err, &e) || string(e.Code) != c.code {
 				t.Errorf("%s\nanswered %v, not %s", c.query, err, c.code)
 			}
 		}
@@ -306,7 +306,7 @@ func copyRows(t testing.TB, db *sql.DB, table string, keys, last, first int) err
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	statement, err := tx.PrepareContext(t.Context(), pq.CopyIn(table, "k", "id", "t", "b"))
+	statement, err := tx.PrepareContext(t.Context(), "COPY "+table+" (k, id, t, b) FROM STDIN")
 	if err != nil {
 		return err
 	}
