@@ -12,7 +12,7 @@ ARGS ?=
 # How long `make fuzz` spends on each target, and which targets (a regular expression).
 FUZZTIME ?= 20s
 FUZZ ?= .
-# Which benchmarks `make bench` runs (a regular expression).
+# Which benchmarks `make microbench` runs (a regular expression).
 BENCH ?= .
 # Further options of `go test`, for example: make test TESTFLAGS=-short
 TESTFLAGS ?=
@@ -93,7 +93,11 @@ fuzz: ## Fuzz everything that reads bytes from outside, FUZZTIME for each target
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 .PHONY: bench
-bench: ## Run the benchmarks of all packages
+bench: install-postgres install-pgbouncer build ## Compare plain PostgreSQL, pgbouncer and pgshoal in interleaved rounds (ARGS="-rounds 5")
+	@$(GO) run ./bench $(ARGS)
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of all packages
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 \
 	  $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
@@ -122,6 +126,14 @@ install-postgres: ## Install PostgreSQL's server programs with apt-get, if none 
 	if [ "$$("$$newest/postgres" --version | sed -E 's/.*\(PostgreSQL\) ([0-9]+).*/\1/')" -lt 15 ]; then \
 	  echo 'This is too old: pgshoal needs 15 or newer. Add the packages of the PostgreSQL project and run this again.'; exit 1; \
 	fi
+
+.PHONY: install-pgbouncer
+install-pgbouncer: ## Install pgbouncer with apt-get for `make bench`, if it is not there
+	@if command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ]; then exit 0; fi; \
+	root=; [ "$$(id -u)" = 0 ] || root=sudo; \
+	echo 'Installing pgbouncer with apt-get; its own service is not needed and is stopped.'; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends pgbouncer </dev/null; \
+	$$root service pgbouncer stop >/dev/null 2>&1 || true
 
 .PHONY: clean
 clean: ## Remove what was built; clusters and their data stay
