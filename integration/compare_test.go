@@ -33,7 +33,7 @@ func TestSameAsPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, direct, "ALTER ROLE postgres PASSWORD '"+verifier+"'", "CREATE ROLE pgshoal LOGIN")
+	run(t, direct, "ALTER ROLE postgres PASSWORD '"+verifier+"'", "CREATE ROLE pgshoal LOGIN", "GRANT pg_read_all_stats TO pgshoal")
 	routed := connect(t, narrow().DSN(0))
 	scripts, err := filepath.Glob("testdata/compare/*.sql")
 	if err != nil || len(scripts) < 12 {

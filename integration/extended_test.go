@@ -47,11 +47,43 @@ func TestOwnStatementsExtended(t *testing.T) {
 // and never the value that another session got.
 func TestSequenceOfTheSession(t *testing.T) {
 	first, second := client(t), client(t)
-	run(t, first, "CREATE TABLE seq_own (id bigserial PRIMARY KEY, v text)", "INSERT INTO seq_own (v) VALUES ('a')")
+	run(t, first, "CREATE TABLE seq_last (id bigserial PRIMARY KEY, v text)", "INSERT INTO seq_last (v) VALUES ('a')")
 	fails(t, second, "55000", "SELECT lastval()")
 	// The application is known to ask now, so its sessions keep their connection from the next write on.
-	run(t, second, "INSERT INTO seq_own (v) VALUES ('b')")
-	run(t, first, "INSERT INTO seq_own (v) VALUES ('c')")
+	run(t, second, "INSERT INTO seq_last (v) VALUES ('b')")
+	run(t, first, "INSERT INTO seq_last (v) VALUES ('c')")
 	expect(t, second, "2", "SELECT lastval()")
-	expect(t, first, "3", "SELECT currval('seq_own_id_seq')")
+	expect(t, first, "3", "SELECT currval('seq_last_id_seq')")
+}
+
+// TestPipelineOfAKeptSession: a batch over several nodes is one transaction also when the session keeps
+// its server connections.
+func TestPipelineOfAKeptSession(t *testing.T) {
+	conn := client(t)
+	run(t, conn, "CREATE TABLE kept_t (k bigint PRIMARY KEY, v text)", "SELECT create_distributed_table('kept_t', 'k')",
+		"CREATE TEMP TABLE kept_temp (a int)")
+	for k := range 20 {
+		b := &pgx.Batch{}
+		b.Queue("INSERT INTO kept_t VALUES ($1, 'never')", k)
+		b.Queue("INSERT INTO kept_t VALUES ($1, 'never')", k+100)
+		b.Queue("SELECT 1 / $1::int", 0)
+		if err := conn.SendBatch(t.Context(), b).Close(); err == nil {
+			t.Fatal("the batch did not fail")
+		}
+	}
+	// A question that the router asks in the middle of a batch must not end its transaction.
+	run(t, conn, "CREATE TABLE kept_local (a int)", "CREATE TABLE kept_serial (id bigserial PRIMARY KEY)",
+		"SELECT create_distributed_table('kept_serial', 'id')")
+	b := &pgx.Batch{}
+	b.Queue("INSERT INTO kept_local VALUES (1)")
+	b.Queue("INSERT INTO kept_serial DEFAULT VALUES")
+	b.Queue("SELECT 2 / $1::int", 0)
+	if err := conn.SendBatch(t.Context(), b).Close(); err == nil {
+		t.Fatal("the batch did not fail")
+	}
+	expect(t, conn, "0", "SELECT count(*) FROM kept_local")
+	for k := range 20 {
+		expect(t, conn, "0", "SELECT count(*) FROM kept_t WHERE k = $1", k)
+		expect(t, conn, "0", "SELECT count(*) FROM kept_t WHERE k = $1", k+100)
+	}
 }

@@ -28,25 +28,15 @@ type copyTarget struct {
 // copyIn splits the rows of COPY FROM STDIN by their key; rows of a reference table go everywhere.
 // All nodes take them in one transaction.
 func (s *session) copyIn(ctx context.Context, st *plannedStatement) error {
-	if s.txn.failed {
-		return errAborted()
-	}
-	alone := s.txn.mode == modeIdle
-	if alone {
-		s.open(modeBlock, "BEGIN")
-	}
-	rows, err := s.copyRows(ctx, st)
-	if err == nil && alone {
-		err = s.commit(ctx)
-	}
-	if err != nil {
-		if alone && s.txn.mode == modeBlock {
-			_ = s.rollback(ctx)
-		}
+	var rows int64
+	err := s.inTransaction(ctx, func() (err error) {
+		rows, err = s.copyRows(ctx, st)
 		return err
+	})
+	if err == nil {
+		s.complete("COPY " + strconv.FormatInt(rows, 10))
 	}
-	s.complete("COPY " + strconv.FormatInt(rows, 10))
-	return nil
+	return err
 }
 
 func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, error) {

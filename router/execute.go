@@ -229,25 +229,15 @@ func appendStatement(p *participant, text string, types []uint32, values [][]byt
 // every runs a statement on all nodes in one transaction: the home node first, whose answer the
 // client gets, so that concurrent ones queue up there.
 func (s *session) every(ctx context.Context, st *plannedStatement) error {
-	if s.txn.failed {
-		return errAborted()
-	}
-	alone := s.txn.mode == modeIdle
-	if alone {
-		s.open(modeBlock, "BEGIN")
-	}
-	answer, err := s.everyNode(ctx, st)
-	if err == nil && alone {
-		err = s.commit(ctx)
-	}
-	if err != nil {
-		if alone && s.txn.mode == modeBlock {
-			_ = s.rollback(ctx)
-		}
+	var answer []byte
+	err := s.inTransaction(ctx, func() (err error) {
+		answer, err = s.everyNode(ctx, st)
 		return err
+	})
+	if err == nil {
+		s.client.Append(answer)
 	}
-	s.client.Append(answer)
-	return nil
+	return err
 }
 
 func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, error) {
@@ -520,6 +510,9 @@ func (s *session) homeConnection(ctx context.Context) (*pool.Conn, func(), error
 func (s *session) homeInTransaction(ctx context.Context) (*pool.Conn, func(), error) {
 	if s.txn.failed {
 		return nil, nil, errAborted()
+	}
+	if err := s.protectBatch(ctx); err != nil {
+		return nil, nil, err
 	}
 	p, err := s.participant(ctx, s.router.view.Load().m.Home)
 	if err != nil {

@@ -3,6 +3,7 @@ package router
 import (
 	"bytes"
 	"context"
+	"slices"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
@@ -247,7 +248,7 @@ func (s *session) segmentOn(ctx context.Context, node string) (*participant, err
 			return nil, err
 		}
 	}
-	if s.txn.mode == modeIdle && len(s.txn.parts) > 0 && s.txn.part(node) == nil && s.hold == "" {
+	if s.txn.mode == modeIdle && s.elsewhere(node) {
 		if err := s.promote(ctx); err != nil {
 			return nil, err
 		}
@@ -256,8 +257,25 @@ func (s *session) segmentOn(ctx context.Context, node string) (*participant, err
 	if err != nil {
 		return nil, err
 	}
-	e.segment = p
+	e.segment, p.inBatch = p, true
 	return p, nil
+}
+
+// elsewhere reports that the batch has already worked on another node.
+func (s *session) elsewhere(node string) bool {
+	return slices.ContainsFunc(s.txn.parts, func(p *participant) bool { return p.inBatch && p.node != node })
+}
+
+// protectBatch makes the batch a transaction block before the router asks a question of its own on one
+// of its connections: the end of the question would otherwise end the batch's transaction.
+func (s *session) protectBatch(ctx context.Context) error {
+	if s.txn.mode != modeIdle || !s.elsewhere("") {
+		return nil
+	}
+	if err := s.finishSegment(ctx); err != nil {
+		return err
+	}
+	return s.promote(ctx)
 }
 
 // promote turns the node's implicit transaction, which lasts until Sync, into a block, because a
@@ -265,6 +283,9 @@ func (s *session) segmentOn(ctx context.Context, node string) (*participant, err
 func (s *session) promote(ctx context.Context) error {
 	s.open(modeBlock, "BEGIN")
 	for _, p := range s.txn.parts {
+		if !p.inBatch {
+			continue // a session that keeps its connections; it begins there when it is needed
+		}
 		p.began = true
 		if err := p.conn.Exec(ctx, "BEGIN"); err != nil {
 			return err

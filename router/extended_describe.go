@@ -65,11 +65,6 @@ func (s *session) describeAtHome(ctx context.Context, p *prepared, stmts []*anal
 	if placing(stmts[0]) {
 		return s.placingDescribed(stmts[0])
 	}
-	if s.extended.segment != nil && (s.schemaChanged || s.hold != "") {
-		if err := s.finishSegment(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
 	conn, done, err := s.describingConnection(ctx, stmts[0])
 	if err != nil {
 		return nil, nil, err
@@ -119,6 +114,9 @@ func (s *session) describingConnection(ctx context.Context, st *analyze.Statemen
 		return nil, nil, errAborted()
 	}
 	if err := s.finishSegment(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := s.protectBatch(ctx); err != nil {
 		return nil, nil, err
 	}
 	p, err := s.participant(ctx, s.cursorNode(cursorName(st.Tree)))

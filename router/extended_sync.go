@@ -115,7 +115,7 @@ func (s *session) syncSegment(ctx context.Context, p *participant) error {
 	out := p.conn.Stream.Out()
 	*out = pgwire.AppendSync(*out)
 	failed, err := s.exchange(ctx, p)
-	p.resync = false
+	p.resync, p.inBatch = false, false
 	s.segmentOver(p, failed || err != nil)
 	if err != nil {
 		if err = s.failed(ctx, err); err != nil {
@@ -138,6 +138,7 @@ func (s *session) syncSegment(ctx context.Context, p *participant) error {
 // syncAll ends a batch that several nodes, or none, took part in.
 func (s *session) syncAll(ctx context.Context) error {
 	for _, p := range s.txn.parts {
+		p.inBatch = false
 		if !p.resync || p.conn.Broken {
 			continue
 		}

@@ -13,21 +13,11 @@ func (s *session) everyWithParams(ctx context.Context, st *plannedStatement, po 
 	if st.plan.Kind != plan.Every {
 		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "parameters are not supported for this statement")
 	}
-	if s.txn.failed {
-		return errAborted()
-	}
-	alone := s.txn.mode == modeIdle
-	if alone {
-		s.open(modeBlock, "BEGIN")
-	}
-	answer, err := s.everyNodeParams(ctx, st, po)
-	if err == nil && alone {
-		err = s.commit(ctx)
-	}
-	if err != nil {
-		if alone && s.txn.mode == modeBlock {
-			_ = s.rollback(ctx)
-		}
+	var answer []byte
+	if err := s.inTransaction(ctx, func() (err error) {
+		answer, err = s.everyNodeParams(ctx, st, po)
+		return err
+	}); err != nil {
 		return err
 	}
 	mark := len(*s.client.Out())

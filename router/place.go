@@ -26,25 +26,11 @@ const defaultShards = 32
 // place executes create_distributed_table and its relatives in the session's transaction. Values
 // are those of the parameters in the extended protocol.
 func (s *session) place(ctx context.Context, p *plan.Placing, values [][]byte) error {
-	if s.txn.failed {
-		return errAborted()
-	}
 	args, err := placingArgs(p, values)
 	if err != nil {
 		return err
 	}
-	alone := s.txn.mode == modeIdle
-	if alone {
-		s.open(modeBlock, "BEGIN")
-	}
-	err = s.placeTable(ctx, p.Function, args)
-	if err == nil && alone {
-		err = s.commit(ctx)
-	}
-	if err != nil {
-		if alone && s.txn.mode == modeBlock {
-			_ = s.rollback(ctx)
-		}
+	if err := s.inTransaction(ctx, func() error { return s.placeTable(ctx, p.Function, args) }); err != nil {
 		return err
 	}
 	out := s.client.Out()

@@ -56,6 +56,7 @@ type participant struct {
 	preamble int // queries sent ahead whose answers come before those that count
 	wrote    bool
 	resync   bool // it got messages of the extended protocol and no Sync yet
+	inBatch  bool // it takes part in the current batch of the extended protocol
 }
 
 // Node names the participant for two-phase commit.
@@ -90,6 +91,26 @@ func (s *session) open(mode txMode, begin string) {
 	t.mode, t.begin, t.failed = mode, begin, false
 	t.saved, t.setAny, t.committed = s.settings, false, nil
 	t.temporaryBefore = nil
+}
+
+// inTransaction runs work that needs a transaction over several nodes: in the client's own, or in
+// one that commits with the work.
+func (s *session) inTransaction(ctx context.Context, work func() error) error {
+	if s.txn.failed {
+		return errAborted()
+	}
+	alone := s.txn.mode == modeIdle
+	if alone {
+		s.open(modeBlock, "BEGIN")
+	}
+	err := work()
+	if err == nil && alone {
+		err = s.commit(ctx)
+	}
+	if err != nil && alone && s.txn.mode == modeBlock {
+		_ = s.rollback(ctx)
+	}
+	return err
 }
 
 // participant returns the node's part in the transaction, joining it if needed. Statements queued
