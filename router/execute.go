@@ -23,10 +23,7 @@ func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte
 		err = s.run(ctx, st, raw)
 	}
 	if err != nil {
-		if err = s.failed(ctx, err); err != nil {
-			return err
-		}
-		return nil
+		return s.failedIn(ctx, []byte(entry.statements[i].text), err)
 	}
 	if s.txn.mode == modeIdle {
 		s.statementOver(ctx)

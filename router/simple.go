@@ -71,11 +71,16 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 
 // failed reports an error of a statement; it returns only errors that end the session.
 func (s *session) failed(ctx context.Context, err error) error {
+	return s.failedIn(ctx, s.text, err)
+}
+
+// failedIn is failed for one statement of a text.
+func (s *session) failedIn(ctx context.Context, text []byte, err error) error {
 	if errors.Is(err, errClientGone) {
 		_ = s.client.Flush()
 		return err
 	}
-	s.report(s.nodeError(ctx, s.text, err))
+	s.report(s.nodeError(ctx, text, err))
 	s.statementOver(ctx)
 	return nil
 }
