@@ -30,6 +30,27 @@ func (p *Pool) sweep() {
 	}
 }
 
+// LetGo closes the idle connections to a database, because it is about to be dropped or renamed.
+func (p *Pool) LetGo(database string) {
+	for _, n := range p.servers() {
+		n.mu.Lock()
+		closing := n.removeIdle(func(c *Conn) bool { return c.Key.Database == database })
+		n.mu.Unlock()
+		n.closeAll(closing)
+	}
+}
+
+// servers lists all servers of all nodes, replicas included.
+func (p *Pool) servers() []*node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*node
+	for _, n := range p.nodes {
+		all = append(append(all, n.replicas.servers()...), n)
+	}
+	return all
+}
+
 func (p *Pool) sweepBooks() map[*node][]*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

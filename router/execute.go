@@ -402,6 +402,9 @@ func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
 	}
 	if st.plan.Schema {
 		s.release()
+		if database := changedDatabase(st.text); database != "" {
+			s.publishDatabase(ctx, database)
+		}
 		s.publishSchema(ctx)
 	}
 	s.client.Append(answer)

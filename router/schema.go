@@ -196,18 +196,26 @@ func withoutContext(err error) error {
 // store fails just now the client gets a warning, and the router goes on trying.
 func (s *session) publishSchema(ctx context.Context) {
 	id := s.fenceID
-	err := s.router.publish(context.WithoutCancel(ctx), s.database, id)
 	s.fenceID = ""
+	s.published(s.database, id, s.router.publish(context.WithoutCancel(ctx), s.database, id))
 	s.fence.Store("")
+}
+
+// publishDatabase does the same for a database that was dropped or made.
+func (s *session) publishDatabase(ctx context.Context, database string) {
+	s.published(database, "", s.router.publish(context.WithoutCancel(ctx), database, ""))
+}
+
+func (s *session) published(database, id string, err error) {
 	if err == nil {
 		return
 	}
-	s.log.Error("the schema has changed, but not all routers know it yet", "database", s.database, "error", err)
+	s.log.Error("the schema has changed, but not all routers know it yet", "database", database, "error", err)
 	warning := pgwire.Noticef("01000", "the change is committed, but not all routers know it yet: %v", err)
 	warning.Severity, warning.SeverityRaw = "WARNING", "WARNING"
 	out := s.client.Out()
 	*out = warning.AppendNoticeTo(*out)
-	s.router.work.Go(func() { s.router.publishLater(s.database, id) })
+	s.router.work.Go(func() { s.router.publishLater(database, id) })
 }
 
 // publish raises the schema's version, takes the fence down, and waits for all routers.
