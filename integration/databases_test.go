@@ -27,4 +27,9 @@ func TestDatabaseMadeAgain(t *testing.T) {
 		}
 	}
 	run(t, admin, "DROP DATABASE made_again")
+	for _, d := range shared().Map().Distributions {
+		if d.Database == "made_again" {
+			t.Errorf("distribution %d of the dropped database is still in the map", d.ID)
+		}
+	}
 }

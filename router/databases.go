@@ -10,6 +10,7 @@ import (
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/topo"
 )
 
 // disconnect ends the idle connections of all routers to a database that a statement needs for
@@ -65,17 +66,50 @@ func neededDatabase(text string) (name string, stays bool) {
 	return "", false
 }
 
-// changedDatabase is the database that a statement made, or made another one under this name.
-func changedDatabase(text string) string {
+// changedDatabase is the database that a statement made or dropped.
+func changedDatabase(text string) (name string, dropped bool) {
 	stmts, err := analyze.Parse(text)
 	if err != nil || len(stmts) != 1 {
-		return ""
+		return "", false
 	}
 	switch e := stmts[0].Tree.Node.(type) {
 	case *pg.Node_DropdbStmt:
-		return e.DropdbStmt.Dbname
+		return e.DropdbStmt.Dbname, true
 	case *pg.Node_CreatedbStmt:
-		return e.CreatedbStmt.Dbname
+		return e.CreatedbStmt.Dbname, false
 	}
-	return ""
+	return "", false
+}
+
+// databaseChanged tells all routers that what they know of a database is of the past, and takes the
+// distributions of a dropped one out of the map.
+func (s *session) databaseChanged(ctx context.Context, text string) {
+	database, dropped := changedDatabase(text)
+	if database == "" {
+		return
+	}
+	if dropped {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), schemaTimeout)
+		defer cancel()
+		if _, err := topo.UpdateMap(ctx, s.router.store, func(m *keyspace.Map) (*keyspace.Map, error) {
+			return withoutDatabase(m, database)
+		}); err != nil {
+			s.log.Warn("distributions of a dropped database stay in the map", "database", database, "error", err)
+		}
+	}
+	s.publishDatabase(ctx, database)
+}
+
+func withoutDatabase(m *keyspace.Map, database string) (*keyspace.Map, error) {
+	next := m
+	for _, d := range m.Distributions {
+		if d.Database != database {
+			continue
+		}
+		var err error
+		if next, err = next.DropDistribution(d.ID); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
 }

@@ -402,9 +402,7 @@ func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
 	}
 	if st.plan.Schema {
 		s.release()
-		if database := changedDatabase(st.text); database != "" {
-			s.publishDatabase(ctx, database)
-		}
+		s.databaseChanged(ctx, st.text)
 		s.publishSchema(ctx)
 	}
 	s.client.Append(answer)
