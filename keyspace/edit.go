@@ -94,7 +94,7 @@ func (m *Map) editNode(name string, edit func(*Node) error) (*Map, error) {
 
 // CreateDistribution adds a distribution of equal intervals. Each active node gets one run of neighbouring
 // shards, as long as its weight says, so that a node's rows are few intervals.
-func (m *Map) CreateDistribution(database string, strategy Strategy, types []Type, shardCount int) (*Map, *Distribution, error) {
+func (m *Map) CreateDistribution(database string, key Key, shardCount int) (*Map, *Distribution, error) {
 	if shardCount < 1 || shardCount > MaxShards {
 		return nil, nil, fmt.Errorf("a distribution has between 1 and %d shards, not %d", MaxShards, shardCount)
 	}
@@ -105,11 +105,8 @@ func (m *Map) CreateDistribution(database string, strategy Strategy, types []Typ
 	next := m.edited()
 	next.LastDistribution++
 	d := &Distribution{
-		ID: next.LastDistribution, Database: database, Strategy: strategy,
+		ID: next.LastDistribution, Database: database, Key: key,
 		Shards: make([]Shard, shardCount),
-	}
-	for _, t := range types {
-		d.Types = append(d.Types, t.Canonical())
 	}
 	owners := runs(nodes, shardCount)
 	for i := range d.Shards {

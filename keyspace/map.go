@@ -43,19 +43,11 @@ type Shard struct {
 	Node string `json:"node"`
 }
 
-// Strategy is the way a distribution turns a key into a point.
-type Strategy string
-
-// StrategyHash spreads by PostgreSQL's own extended hash of the key.
-const StrategyHash Strategy = "hash"
-
 // Distribution is a way to spread rows; its shards cover the whole point space.
 type Distribution struct {
-	ID       uint32   `json:"id"`
-	Database string   `json:"database"`
-	Strategy Strategy `json:"strategy"`
-	// Types are the canonical types of the key columns (see Type.Canonical).
-	Types  []Type  `json:"types"`
+	ID       uint32 `json:"id"`
+	Database string `json:"database"`
+	Key
 	Shards []Shard `json:"shards"` // sorted by Low; the first Low is empty
 
 	prefixes []uint64 // the first eight bytes of each Low

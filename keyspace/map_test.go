@@ -138,7 +138,7 @@ func (e *editor) CreateDistribution(t *rapid.T) {
 	}
 	count := rapid.IntRange(1, 40).Draw(t, "count")
 	e.apply(t, func() (*keyspace.Map, error) {
-		m, d, err := e.m.CreateDistribution("app", keyspace.StrategyHash, []keyspace.Type{keyspace.Int4}, count)
+		m, d, err := e.m.CreateDistribution("app", keyspace.HashKey(keyspace.Int4), count)
 		if err == nil && len(d.Shards) != count {
 			t.Fatalf("%d shards, want %d", len(d.Shards), count)
 		}
@@ -293,7 +293,7 @@ func TestNodeIDsAreNeverUsedAgain(t *testing.T) {
 func TestCreateDistributionPlacesRuns(t *testing.T) {
 	m := addNodes(t, keyspace.NewMap("test"), "a", "b", "c")
 	for _, count := range []int{1, 2, 3, 4, 7, 16, 32, 100, 1000, keyspace.MaxShards} {
-		_, d, err := m.CreateDistribution("app", keyspace.StrategyHash, []keyspace.Type{keyspace.Int8}, count)
+		_, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), count)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +335,7 @@ func TestCreateDistributionFollowsWeightAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, d, err := m.CreateDistribution("app", keyspace.StrategyHash, []keyspace.Type{keyspace.Varchar}, 16)
+	m, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Varchar), 16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestCreateDistributionFollowsWeightAndLoad(t *testing.T) {
 		t.Errorf("key type %s is not canonical", d.Types[0])
 	}
 	m = must(m.SetNodeState("c", keyspace.NodeActive))(t)
-	_, d, err = m.CreateDistribution("app", keyspace.StrategyHash, []keyspace.Type{keyspace.Int8}, 1)
+	_, d, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 1)
 	if err != nil || d.Shards[0].Node != "c" {
 		t.Errorf("a single shard is on %q, not on the empty node; error %v", d.Shards[0].Node, err)
 	}
@@ -368,18 +368,18 @@ func TestRefusedEdits(t *testing.T) {
 	m := addNodes(t, keyspace.NewMap("test"), "a", "b")
 	m = must(m.AddNode(keyspace.Node{Name: "new", Addresses: []string{"h:1"}}))(t)
 	m = must(m.AddFence(keyspace.Fence{ID: "f", Database: "app"}))(t)
-	m, d, err := m.CreateDistribution("app", keyspace.StrategyHash, []keyspace.Type{keyspace.Int8}, 4)
+	m, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	create := func(database string, s keyspace.Strategy, types []keyspace.Type, n int) error {
-		_, _, err := m.CreateDistribution(database, s, types, n)
+	create := func(database string, key keyspace.Key, n int) error {
+		_, _, err := m.CreateDistribution(database, key, n)
 		return err
 	}
 	id := func(i int) uint32 { return d.Shards[i].ID }
-	hash, key := keyspace.StrategyHash, []keyspace.Type{keyspace.Int8}
+	hash := keyspace.HashKey(keyspace.Int8)
 	_, _, isolate := m.IsolatePoint(99, 1)
-	_, _, empty := keyspace.NewMap("test").CreateDistribution("app", hash, key, 4)
+	_, _, empty := keyspace.NewMap("test").CreateDistribution("app", hash, 4)
 	for _, c := range []struct {
 		err  error
 		want string
@@ -392,12 +392,12 @@ func TestRefusedEdits(t *testing.T) {
 		{second(m.SetNodeState("a", keyspace.NodeJoining)), "has joined"},
 		{second(m.SetNodeState("x", keyspace.NodeActive)), "not found"},
 		{second(m.SetNodeAddresses("a", nil)), "needs an address"},
-		{create("app", hash, key, 0), "between 1 and"},
-		{create("app", hash, key, keyspace.MaxShards+1), "between 1 and"},
-		{create("app", hash, nil, 4), "0 key columns"},
-		{create("app", hash, []keyspace.Type{0}, 4), "no known type"},
-		{create("app", "range", key, 4), `strategy "range"`},
-		{create("", hash, key, 4), "names no database"},
+		{create("app", hash, 0), "between 1 and"},
+		{create("app", hash, keyspace.MaxShards+1), "between 1 and"},
+		{create("app", keyspace.HashKey(), 4), "0 key columns"},
+		{create("app", keyspace.HashKey(0), 4), "no known type"},
+		{create("app", keyspace.Key{Dimensions: []keyspace.Dimension{{Method: "circle"}}}, 4), `strategy "circle"`},
+		{create("", hash, 4), "names no database"},
 		{empty, "no node is active"},
 		{second(m.SplitShard(99, []byte{1})), "not found"},
 		{second(m.SplitShard(id(0), nil)), "not inside shard"},
@@ -459,7 +459,7 @@ func TestValidate(t *testing.T) {
 		m = must(m.AddFence(keyspace.Fence{ID: "f", Database: "app"}))(t)
 		for range 2 {
 			var err error
-			if m, _, err = m.CreateDistribution("app", keyspace.StrategyHash, []keyspace.Type{keyspace.Int8}, 3); err != nil {
+			if m, _, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 3); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -111,16 +111,11 @@ func (d *Distribution) validate(m *Map) error {
 		return fmt.Errorf("distribution %d is outside the ids given, 1 to %d", d.ID, m.LastDistribution)
 	case d.Database == "":
 		return fmt.Errorf("distribution %d names no database", d.ID)
-	case d.Strategy != StrategyHash:
-		return fmt.Errorf("distribution %d has strategy %q; the strategy is hash", d.ID, d.Strategy)
-	case len(d.Types) != 1:
-		return fmt.Errorf("distribution %d has %d key columns; a hash distribution has one", d.ID, len(d.Types))
-	case !d.Types[0].Valid():
-		return fmt.Errorf("distribution %d has a key of no known type", d.ID)
-	case d.Types[0].Canonical() != d.Types[0]:
-		return fmt.Errorf("distribution %d has key type %s, which stands for %s", d.ID, d.Types[0], d.Types[0].Canonical())
 	case len(d.Shards) == 0 || len(d.Shards[0].Low) != 0:
 		return fmt.Errorf("distribution %d has no shard at the start of its space", d.ID)
+	}
+	if err := d.Key.validate(); err != nil {
+		return fmt.Errorf("distribution %d has %w", d.ID, err)
 	}
 	states := make(map[string]NodeState, len(m.Nodes))
 	for _, n := range m.Nodes {

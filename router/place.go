@@ -274,7 +274,7 @@ func (p *placement) distribution(ctx context.Context, kt keyspace.Type, args map
 	var found *keyspace.Distribution
 	m, err := topo.UpdateMap(ctx, p.s.router.store, func(m *keyspace.Map) (*keyspace.Map, error) {
 		for _, d := range m.Distributions {
-			if with == "default" && d.Database == p.s.database && d.Strategy == keyspace.StrategyHash &&
+			if with == "default" && d.Database == p.s.database && d.SingleHash() &&
 				d.Types[0] == kt.Canonical() && (count == 0 || count == len(d.Shards)) {
 				found = d
 				return m, nil
@@ -284,7 +284,7 @@ func (p *placement) distribution(ctx context.Context, kt keyspace.Type, args map
 		if n == 0 {
 			n = defaultShards
 		}
-		next, d, err := m.CreateDistribution(p.s.database, keyspace.StrategyHash, []keyspace.Type{kt}, n)
+		next, d, err := m.CreateDistribution(p.s.database, keyspace.HashKey(kt), n)
 		found = d
 		return next, err
 	})
