@@ -230,7 +230,7 @@ func checkJoin(t *testing.T, c *testController, third *shardtest.Postgres) {
 
 func checkViews(t *testing.T, c *testController) {
 	_, err := topo.UpdateMap(context.Background(), c.store, func(m *keyspace.Map) (*keyspace.Map, error) {
-		next, _, err := m.CreateDistribution("postgres", keyspace.HashKey(keyspace.Int8), 6)
+		next, _, err := m.CreateDistribution("postgres", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 6})
 		return next, err
 	})
 	if err != nil {

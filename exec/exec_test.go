@@ -110,7 +110,7 @@ func testMap(t *testing.T) (*keyspace.Map, *keyspace.Distribution) {
 			t.Fatal(err)
 		}
 	}
-	m, d, err := m.CreateDistribution("db", keyspace.HashKey(keyspace.Int8), 32)
+	m, d, err := m.CreateDistribution("db", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 32})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ func newSeeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 func BenchmarkFindHash(b *testing.B) {
 	m := addNodes(b, keyspace.NewMap("test"), "a", "b", "c")
-	_, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 10000)
+	_, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 10000})
 	if err != nil {
 		b.Fatal(err)
 	}

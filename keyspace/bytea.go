@@ -3,10 +3,7 @@ package keyspace
 // hashByteaText follows byteain: the hex format, else the escape format. The length must be known before the
 // first byte is hashed, so both read the text twice.
 func hashByteaText(s []byte) (uint64, error) {
-	next := nextEscaped
-	if len(s) >= 2 && s[0] == '\\' && s[1] == 'x' {
-		s, next = s[2:], nextHex
-	}
+	s, next := byteaReader(s)
 	length := 0
 	for rest := s; ; length++ {
 		_, after, state := next(rest)
@@ -27,6 +24,14 @@ func hashByteaText(s []byte) (uint64, error) {
 		h.add(b)
 		rest = after
 	}
+}
+
+// byteaReader returns what is to be read and how: the hex format or the escape format.
+func byteaReader(s []byte) (rest []byte, next func([]byte) (byte, []byte, byteState)) {
+	if len(s) >= 2 && s[0] == '\\' && s[1] == 'x' {
+		return s[2:], nextHex
+	}
+	return s, nextEscaped
 }
 
 type byteState uint8

@@ -35,7 +35,11 @@ func HashText(key, from Type, text []byte) (uint64, error) {
 	case Text, Varchar, Bpchar:
 		return hashString(key, text)
 	case UUID:
-		return hashUUIDText(text)
+		u, err := parseUUID(text)
+		if err != nil {
+			return 0, err
+		}
+		return hashBytes(u[:]), nil
 	case Bytea:
 		return hashByteaText(text)
 	case Numeric:
@@ -68,8 +72,18 @@ func HashBinary(key, from Type, data []byte) (uint64, error) {
 		return 0, ErrNotProven
 	}
 	switch from {
-	case Int2, Int4, Int8, Date, Timestamp, Timestamptz:
-		return hashFixedBinary(key, from, data)
+	case Int2, Int4, Int8, Date, Timestamp, Timestamptz, Bool:
+		v, err := readFixedBinary(from, data)
+		if err != nil {
+			return 0, err
+		}
+		switch from {
+		case Date, Bool:
+			return hashUint32(uint32(v)), nil
+		case Timestamp, Timestamptz:
+			return hashInt64(v), nil
+		}
+		return hashInteger(key, from, v)
 	case Text, Varchar, Bpchar:
 		return hashString(key, data)
 	case UUID:
@@ -81,17 +95,12 @@ func HashBinary(key, from Type, data []byte) (uint64, error) {
 		return hashBytes(data), nil
 	case Numeric:
 		return hashNumericBinary(data)
-	case Bool:
-		if len(data) != 1 {
-			return 0, ErrInvalid
-		}
-		return hashBool(data[0] != 0), nil
 	}
 	return 0, ErrNotProven
 }
 
-// hashFixedBinary hashes the types whose binary format is one signed integer.
-func hashFixedBinary(key, from Type, data []byte) (uint64, error) {
+// readFixedBinary reads the types whose binary format is one signed integer.
+func readFixedBinary(from Type, data []byte) (int64, error) {
 	var v int64
 	switch {
 	case len(data) == 8 && (from == Int8 || from == Timestamp || from == Timestamptz):
@@ -100,22 +109,17 @@ func hashFixedBinary(key, from Type, data []byte) (uint64, error) {
 		v = int64(int32(binary.BigEndian.Uint32(data)))
 	case len(data) == 2 && from == Int2:
 		v = int64(int16(binary.BigEndian.Uint16(data)))
+	case len(data) == 1 && from == Bool:
+		if data[0] != 0 {
+			v = 1
+		}
 	default:
 		return 0, ErrInvalid
 	}
-	switch from {
-	case Date:
-		if !validDate(v) {
-			return 0, ErrInvalid
-		}
-		return hashUint32(uint32(v)), nil
-	case Timestamp, Timestamptz:
-		if !validTimestamp(v) {
-			return 0, ErrInvalid
-		}
-		return hashInt64(v), nil
+	if from == Date && !validDate(v) || (from == Timestamp || from == Timestamptz) && !validTimestamp(v) {
+		return 0, ErrInvalid
 	}
-	return hashInteger(key, from, v)
+	return v, nil
 }
 
 func hashInteger(key, from Type, v int64) (uint64, error) {
@@ -247,22 +251,21 @@ func isPrefixFold(s []byte, word string, shortest int) bool {
 
 func equalFold(s []byte, word string) bool { return isPrefixFold(s, word, len(word)) }
 
-// hashUUIDText follows uuid_in: optional braces, an optional dash after every four digits.
-func hashUUIDText(s []byte) (uint64, error) {
-	var u [16]byte
+// parseUUID follows uuid_in: optional braces, an optional dash after every four digits.
+func parseUUID(s []byte) (u [16]byte, err error) {
 	if len(s) > 1 && s[0] == '{' {
 		if s[len(s)-1] != '}' {
-			return 0, ErrInvalid
+			return u, ErrInvalid
 		}
 		s = s[1 : len(s)-1]
 	}
 	for i := range u {
 		if len(s) < 2 {
-			return 0, ErrInvalid
+			return u, ErrInvalid
 		}
 		high, low := hexDigit(s[0]), hexDigit(s[1])
 		if high < 0 || low < 0 {
-			return 0, ErrInvalid
+			return u, ErrInvalid
 		}
 		u[i] = byte(high<<4 | low)
 		s = s[2:]
@@ -271,9 +274,9 @@ func hashUUIDText(s []byte) (uint64, error) {
 		}
 	}
 	if len(s) != 0 {
-		return 0, ErrInvalid
+		return u, ErrInvalid
 	}
-	return hashBytes(u[:]), nil
+	return u, nil
 }
 
 func hexDigit(b byte) int {

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -92,9 +93,21 @@ func (m *Map) editNode(name string, edit func(*Node) error) (*Map, error) {
 	return next, nil
 }
 
-// CreateDistribution adds a distribution of equal intervals. Each active node gets one run of neighbouring
-// shards, as long as its weight says, so that a node's rows are few intervals.
-func (m *Map) CreateDistribution(database string, key Key, shardCount int) (*Map, *Distribution, error) {
+// Layout says into which shards a new distribution is cut.
+type Layout struct {
+	// Shards is how many equal intervals of hashes or entries there are; a list has that many in each region.
+	Shards int
+	// SplitAt are the bounds between the shards of a key that begins with a range, in order.
+	SplitAt [][]byte
+}
+
+// CreateDistribution adds a distribution. Each active node gets one run of neighbouring shards, as long as its
+// weight says, so that a node's rows are few intervals.
+func (m *Map) CreateDistribution(database string, key Key, layout Layout) (*Map, *Distribution, error) {
+	shardCount := layout.Shards
+	if len(layout.SplitAt) != 0 {
+		return nil, nil, errors.New("a hash distribution is cut into equal intervals, not at given points")
+	}
 	if shardCount < 1 || shardCount > MaxShards {
 		return nil, nil, fmt.Errorf("a distribution has between 1 and %d shards, not %d", MaxShards, shardCount)
 	}
@@ -260,12 +273,45 @@ func (m *Map) MoveShard(id uint32, node string) (*Map, error) {
 	}), nil
 }
 
-// IsolatePoint gives one hash point a shard of its own, on the node where it is, and returns that shard.
-func (m *Map) IsolatePoint(distribution uint32, point uint64) (*Map, Shard, error) {
+// SplitParts cuts a shard into n equal intervals of hashes or entries, all on its node.
+func (m *Map) SplitParts(id uint32, n int) (*Map, error) {
+	d, i, err := m.Shard(id)
+	if err != nil {
+		return nil, err
+	}
+	low, high := d.Interval(i)
+	first := prefix(low)
+	width := prefix(high) - first // 0 is the whole space
+	if n < 2 || n > MaxShards || width != 0 && uint64(n) > width {
+		return nil, fmt.Errorf("shard %d cannot be cut into %d parts", id, n)
+	}
+	return m.editShards(d, func(next *Map, shards []Shard) []Shard {
+		for part := n - 1; part > 0; part-- {
+			high, low := bits.Mul64(width, uint64(part))
+			if width == 0 {
+				high = uint64(part)
+			}
+			offset, _ := bits.Div64(high, low, uint64(n))
+			shards = cut(next, shards, i, first+offset)
+		}
+		return shards
+	}), nil
+}
+
+// Isolate gives the keys whose points begin with a prefix, the encoding of leading components, a shard of their own
+// on the node where they are, and returns that shard.
+func (m *Map) Isolate(distribution uint32, prefix []byte) (*Map, Shard, error) {
 	d := m.Distribution(distribution)
 	if d == nil {
 		return nil, Shard{}, fmt.Errorf("distribution %d: %w", distribution, ErrNotFound)
 	}
+	if len(prefix) != 8 {
+		return nil, Shard{}, fmt.Errorf("a hash point has 8 bytes, not %d", len(prefix))
+	}
+	return m.isolate(d, binary.BigEndian.Uint64(prefix))
+}
+
+func (m *Map) isolate(d *Distribution, point uint64) (*Map, Shard, error) {
 	i := d.hashIndex(point)
 	low, high := d.Interval(i)
 	startsHere := prefix(low) == point
@@ -285,7 +331,7 @@ func (m *Map) IsolatePoint(distribution uint32, point uint64) (*Map, Shard, erro
 		}
 		return shards
 	})
-	return next, next.Distribution(distribution).Shards[i], nil
+	return next, next.Distribution(d.ID).Shards[i], nil
 }
 
 // BumpSchema records that the schema of a database has changed.

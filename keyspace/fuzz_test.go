@@ -116,7 +116,7 @@ func FuzzHashBinary(f *testing.F) {
 // FuzzMapJSON: a map that Validate accepts answers every lookup.
 func FuzzMapJSON(f *testing.F) {
 	m := addNodes(f, keyspace.NewMap("test"), "a", "b")
-	m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 3)
+	m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 3})
 	if err != nil {
 		f.Fatal(err)
 	}

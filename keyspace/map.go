@@ -3,11 +3,13 @@
 package keyspace
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -200,6 +202,19 @@ func (d *Distribution) hashIndex(point uint64) int {
 		n -= half
 	}
 	return base
+}
+
+// Find returns the index of the shard that holds a point; it allocates nothing.
+func (d *Distribution) Find(point []byte) int {
+	p := prefix(point)
+	last := d.hashIndex(p)
+	if d.prefixes[last] < p {
+		return last
+	}
+	// All shards that begin with these eight bytes are candidates, and the one before them.
+	first := sort.Search(last, func(i int) bool { return d.prefixes[i] >= p })
+	after := first + sort.Search(last+1-first, func(i int) bool { return bytes.Compare(d.Shards[first+i].Low, point) > 0 })
+	return max(0, after-1)
 }
 
 // prefix returns the first eight bytes as a number, missing ones as zeros.

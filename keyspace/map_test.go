@@ -138,7 +138,7 @@ func (e *editor) CreateDistribution(t *rapid.T) {
 	}
 	count := rapid.IntRange(1, 40).Draw(t, "count")
 	e.apply(t, func() (*keyspace.Map, error) {
-		m, d, err := e.m.CreateDistribution("app", keyspace.HashKey(keyspace.Int4), count)
+		m, d, err := e.m.CreateDistribution("app", keyspace.HashKey(keyspace.Int4), keyspace.Layout{Shards: count})
 		if err == nil && len(d.Shards) != count {
 			t.Fatalf("%d shards, want %d", len(d.Shards), count)
 		}
@@ -226,14 +226,14 @@ func (e *editor) Isolate(t *rapid.T) {
 	i := slices.IndexFunc(d.Shards, func(s keyspace.Shard) bool { return s.ID == d.FindHash(p).ID })
 	low, high := d.Interval(i)
 	if pointOf(low) == p && (high == nil && p == math.MaxUint64 || high != nil && pointOf(high) == p+1) {
-		if _, _, err := e.m.IsolatePoint(d.ID, p); err == nil {
+		if _, _, err := e.m.Isolate(d.ID, bytesOf(p)); err == nil {
 			t.Fatal("an isolated point was isolated again")
 		}
 		return
 	}
 	var own keyspace.Shard
 	before := e.apply(t, func() (m *keyspace.Map, err error) {
-		m, own, err = e.m.IsolatePoint(d.ID, p)
+		m, own, err = e.m.Isolate(d.ID, bytesOf(p))
 		return m, err
 	})
 	e.sameOwners(t, before)
@@ -293,7 +293,7 @@ func TestNodeIDsAreNeverUsedAgain(t *testing.T) {
 func TestCreateDistributionPlacesRuns(t *testing.T) {
 	m := addNodes(t, keyspace.NewMap("test"), "a", "b", "c")
 	for _, count := range []int{1, 2, 3, 4, 7, 16, 32, 100, 1000, keyspace.MaxShards} {
-		_, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), count)
+		_, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: count})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +335,7 @@ func TestCreateDistributionFollowsWeightAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Varchar), 16)
+	m, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Varchar), keyspace.Layout{Shards: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestCreateDistributionFollowsWeightAndLoad(t *testing.T) {
 		t.Errorf("key type %s is not canonical", d.Types[0])
 	}
 	m = must(m.SetNodeState("c", keyspace.NodeActive))(t)
-	_, d, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 1)
+	_, d, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 1})
 	if err != nil || d.Shards[0].Node != "c" {
 		t.Errorf("a single shard is on %q, not on the empty node; error %v", d.Shards[0].Node, err)
 	}
@@ -368,18 +368,18 @@ func TestRefusedEdits(t *testing.T) {
 	m := addNodes(t, keyspace.NewMap("test"), "a", "b")
 	m = must(m.AddNode(keyspace.Node{Name: "new", Addresses: []string{"h:1"}}))(t)
 	m = must(m.AddFence(keyspace.Fence{ID: "f", Database: "app"}))(t)
-	m, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 4)
+	m, d, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	create := func(database string, key keyspace.Key, n int) error {
-		_, _, err := m.CreateDistribution(database, key, n)
+		_, _, err := m.CreateDistribution(database, key, keyspace.Layout{Shards: n})
 		return err
 	}
 	id := func(i int) uint32 { return d.Shards[i].ID }
 	hash := keyspace.HashKey(keyspace.Int8)
-	_, _, isolate := m.IsolatePoint(99, 1)
-	_, _, empty := keyspace.NewMap("test").CreateDistribution("app", hash, 4)
+	_, _, isolate := m.Isolate(99, bytesOf(1))
+	_, _, empty := keyspace.NewMap("test").CreateDistribution("app", hash, keyspace.Layout{Shards: 4})
 	for _, c := range []struct {
 		err  error
 		want string
@@ -459,7 +459,7 @@ func TestValidate(t *testing.T) {
 		m = must(m.AddFence(keyspace.Fence{ID: "f", Database: "app"}))(t)
 		for range 2 {
 			var err error
-			if m, _, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 3); err != nil {
+			if m, _, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 3}); err != nil {
 				t.Fatal(err)
 			}
 		}

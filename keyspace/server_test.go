@@ -343,7 +343,7 @@ func TestRowFilter(t *testing.T) {
 	execSQL(t, conn, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''fenced''; END'")
 	for _, typ := range allTypes {
 		t.Run(typ.String(), func(t *testing.T) {
-			_, d, err := m.CreateDistribution("app", keyspace.HashKey(typ), 7)
+			_, d, err := m.CreateDistribution("app", keyspace.HashKey(typ), keyspace.Layout{Shards: 7})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -138,7 +138,7 @@ func testMap(tb testing.TB) *keyspace.Map {
 	for _, kt := range []keyspace.Type{
 		keyspace.Int8, keyspace.Text, keyspace.UUID, keyspace.Numeric, keyspace.Date, keyspace.Timestamptz, keyspace.Bpchar,
 	} {
-		if m, _, err = m.CreateDistribution("db", keyspace.HashKey(kt), 12); err != nil {
+		if m, _, err = m.CreateDistribution("db", keyspace.HashKey(kt), keyspace.Layout{Shards: 12}); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -284,7 +284,7 @@ func (p *placement) distribution(ctx context.Context, kt keyspace.Type, args map
 		if n == 0 {
 			n = defaultShards
 		}
-		next, d, err := m.CreateDistribution(p.s.database, keyspace.HashKey(kt), n)
+		next, d, err := m.CreateDistribution(p.s.database, keyspace.HashKey(kt), keyspace.Layout{Shards: n})
 		found = d
 		return next, err
 	})

@@ -28,7 +28,7 @@ func newStore(t testing.TB) *memtopo.Store {
 func largeMap(t testing.TB, shards int) *keyspace.Map {
 	m, err := keyspace.NewMap("x").AddNode(keyspace.Node{Name: "n0", Addresses: []string{"h:1"}, State: keyspace.NodeActive})
 	if err == nil && shards > 0 {
-		m, _, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), shards)
+		m, _, err = m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: shards})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func newMap(t *testing.T, shards int) *keyspace.Map {
 	if shards == 0 {
 		return m
 	}
-	m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), shards)
+	m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: shards})
 	check(t, err)
 	return m
 }
@@ -69,7 +69,7 @@ func testMapRoundTrip(t *testing.T, svc Service) {
 	m = must(t)(m.AddFence(keyspace.Fence{ID: "f", Database: "app", Tables: []uint32{1, 4_000_000_000}, Router: "r"}))
 	m = must(t)(m.BumpSchema("app"))
 	m = must(t)(m.MoveShard(5, "n2"))
-	m, _, err := m.CreateDistribution("other", keyspace.HashKey(keyspace.Text), 3)
+	m, _, err := m.CreateDistribution("other", keyspace.HashKey(keyspace.Text), keyspace.Layout{Shards: 3})
 	check(t, err)
 	check(t, topo.CreateMap(ctx, s, m))
 	got, err := topo.LoadMap(ctx, connect(t, svc))
@@ -195,7 +195,7 @@ func testLargeMap(t *testing.T, svc Service) {
 	s, ctx := &meter{Store: connect(t, svc)}, testContext(t)
 	createMap(t, s, 0)
 	m, err := topo.UpdateMap(ctx, s, func(m *keyspace.Map) (*keyspace.Map, error) {
-		m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), 10_000)
+		m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: 10_000})
 		return m, err
 	})
 	check(t, err)
@@ -224,7 +224,7 @@ func testLargeMap(t *testing.T, svc Service) {
 		}
 	}
 	_, err = topo.UpdateMap(ctx, s, func(m *keyspace.Map) (*keyspace.Map, error) {
-		m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.MaxShards)
+		m, _, err := m.CreateDistribution("app", keyspace.HashKey(keyspace.Int8), keyspace.Layout{Shards: keyspace.MaxShards})
 		return m, err
 	})
 	if !errors.Is(err, topo.ErrTooLarge) {
