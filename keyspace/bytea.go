@@ -2,7 +2,7 @@ package keyspace
 
 // hashByteaText follows byteain: the hex format, else the escape format. The length must be known before the
 // first byte is hashed, so both read the text twice.
-func hashByteaText(s []byte) (uint64, error) {
+func hashByteaText(s []byte, seed uint64) (uint64, error) {
 	s, next := byteaReader(s)
 	length := 0
 	for rest := s; ; length++ {
@@ -15,7 +15,7 @@ func hashByteaText(s []byte) (uint64, error) {
 		}
 		rest = after
 	}
-	h := newByteHasher(length)
+	h := newByteHasher(length, seed)
 	for rest := s; ; {
 		b, after, state := next(rest)
 		if state == byteEnd {

@@ -2,7 +2,6 @@ package keyspace
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -59,7 +58,7 @@ func (k *Key) AppendComponent(dst []byte, c *Component, types []Type, values []V
 		}
 		return binary.BigEndian.AppendUint64(dst, Point(hash)), nil
 	case List:
-		return k.appendRegion(dst, &k.Dimensions[c.Dimension], types[0], values[0])
+		return k.appendRegion(dst, types[0], values[0])
 	case Range, Directory:
 		return AppendOrdered(dst, types[0], values[0])
 	}
@@ -67,35 +66,34 @@ func (k *Key) AppendComponent(dst []byte, c *Component, types []Type, values []V
 }
 
 // hashValues hashes one column after the other, each with the hash of those before it as its seed.
-func hashValues(types []Type, values []Value) (uint64, error) {
-	if len(values) != 1 {
-		return 0, errors.New("the hash of several columns is not known")
+func hashValues(types []Type, values []Value) (hash uint64, err error) {
+	hash = HashSeed
+	for i := range values {
+		if v := &values[i]; v.Binary {
+			hash, err = hashBinary(types[i], v.From, v.Data, hash)
+		} else {
+			hash, err = hashText(types[i], v.From, v.Data, hash)
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
-	if values[0].Binary {
-		return HashBinary(types[0], values[0].From, values[0].Data)
-	}
-	return HashText(types[0], values[0].From, values[0].Data)
+	return hash, nil
 }
 
 // appendRegion appends the ID of the region where a value lives.
-func (k *Key) appendRegion(dst []byte, d *Dimension, key Type, v Value) ([]byte, error) {
+func (k *Key) appendRegion(dst []byte, key Type, v Value) ([]byte, error) {
 	start := len(dst)
 	dst, err := AppendOrdered(dst, key, v)
 	if err != nil {
 		return dst[:start], err
 	}
-	for i := range d.Regions {
-		for _, text := range d.Regions[i].Values {
-			own, err := AppendOrdered(nil, key, Value{Data: []byte(text), From: key})
-			if err == nil && string(own) == string(dst[start:]) {
-				return binary.BigEndian.AppendUint16(dst[:start], d.Regions[i].ID), nil
-			}
-		}
+	p := &k.pieces()[0] // only the first dimension is a list
+	if id, listed := p.byValue[string(dst[start:])]; listed {
+		return binary.BigEndian.AppendUint16(dst[:start], id), nil
 	}
-	for i := range d.Regions {
-		if d.Regions[i].Name == d.Default {
-			return binary.BigEndian.AppendUint16(dst[:start], d.Regions[i].ID), nil
-		}
+	if p.other != nil {
+		return binary.BigEndian.AppendUint16(dst[:start], *p.other), nil
 	}
 	return dst[:start], &NoRegion{Value: string(v.Data)}
 }

@@ -22,52 +22,46 @@ var (
 // The text is in the server's encoding, and text columns have a deterministic collation. Type modifiers
 // (varchar(n), numeric(p,s), timestamp(p)) are applied by whoever knows them.
 func HashText(key, from Type, text []byte) (uint64, error) {
+	return hashText(key, from, text, HashSeed)
+}
+
+func hashText(key, from Type, text []byte, seed uint64) (uint64, error) {
 	if !key.Accepts(from) {
 		return 0, ErrNotProven
 	}
 	switch from {
-	case Int2, Int4, Int8:
-		v, err := parseInt(text)
+	case Int2, Int4, Int8, Date, Timestamp, Timestamptz, Bool:
+		v, err := parseFixed(from, text)
 		if err != nil {
 			return 0, err
 		}
-		return hashInteger(key, from, v)
+		return hashFixed(key, from, v, seed)
 	case Text, Varchar, Bpchar:
-		return hashString(key, text)
+		return hashString(key, text, seed)
 	case UUID:
 		u, err := parseUUID(text)
 		if err != nil {
 			return 0, err
 		}
-		return hashBytes(u[:]), nil
+		return hashBytes(u[:], seed), nil
 	case Bytea:
-		return hashByteaText(text)
+		return hashByteaText(text, seed)
 	case Numeric:
-		return hashNumericText(text)
-	case Date:
-		v, err := parseDate(text)
+		n, err := parseNumericText(text)
 		if err != nil {
 			return 0, err
 		}
-		return hashUint32(uint32(v)), nil
-	case Timestamp, Timestamptz:
-		v, err := parseTimestamp(text, from == Timestamptz)
-		if err != nil {
-			return 0, err
-		}
-		return hashInt64(v), nil
-	case Bool:
-		v, err := parseBool(text)
-		if err != nil {
-			return 0, err
-		}
-		return hashBool(v), nil
+		return n.hash(seed), nil
 	}
 	return 0, ErrNotProven
 }
 
 // HashBinary is HashText for a value in the binary format of type from.
 func HashBinary(key, from Type, data []byte) (uint64, error) {
+	return hashBinary(key, from, data, HashSeed)
+}
+
+func hashBinary(key, from Type, data []byte, seed uint64) (uint64, error) {
 	if !key.Accepts(from) {
 		return 0, ErrNotProven
 	}
@@ -77,26 +71,45 @@ func HashBinary(key, from Type, data []byte) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		switch from {
-		case Date, Bool:
-			return hashUint32(uint32(v)), nil
-		case Timestamp, Timestamptz:
-			return hashInt64(v), nil
-		}
-		return hashInteger(key, from, v)
+		return hashFixed(key, from, v, seed)
 	case Text, Varchar, Bpchar:
-		return hashString(key, data)
+		return hashString(key, data, seed)
 	case UUID:
 		if len(data) != 16 {
 			return 0, ErrInvalid
 		}
-		return hashBytes(data), nil
+		return hashBytes(data, seed), nil
 	case Bytea:
-		return hashBytes(data), nil
+		return hashBytes(data, seed), nil
 	case Numeric:
-		return hashNumericBinary(data)
+		n, err := parseNumericBinary(data)
+		if err != nil {
+			return 0, err
+		}
+		return n.hash(seed), nil
 	}
 	return 0, ErrNotProven
+}
+
+// parseFixed reads the types that are one signed integer.
+func parseFixed(from Type, text []byte) (int64, error) {
+	switch from {
+	case Date:
+		return parseDate(text)
+	case Timestamp, Timestamptz:
+		return parseTimestamp(text, from == Timestamptz)
+	case Bool:
+		b, err := parseBool(text)
+		if b {
+			return 1, err
+		}
+		return 0, err
+	}
+	n, err := parseInt(text)
+	if err == nil && !fitsInteger(from, n) {
+		err = ErrInvalid
+	}
+	return n, err
 }
 
 // readFixedBinary reads the types whose binary format is one signed integer.
@@ -122,14 +135,22 @@ func readFixedBinary(from Type, data []byte) (int64, error) {
 	return v, nil
 }
 
-func hashInteger(key, from Type, v int64) (uint64, error) {
-	if !fitsInteger(from, v) || !fitsInteger(key, v) {
+// hashFixed hashes the types that are one signed integer.
+func hashFixed(key, from Type, v int64, seed uint64) (uint64, error) {
+	switch from {
+	case Date, Bool:
+		return hashUint32(uint32(v), seed), nil
+	case Timestamp, Timestamptz:
+		return hashInt64(v, seed), nil
+	}
+	if !fitsInteger(key, v) {
 		return 0, ErrInvalid
 	}
 	if key == Numeric {
-		return hashNumericInt(v), nil
+		n := numericOfInt(v)
+		return n.hash(seed), nil
 	}
-	return hashInt64(v), nil
+	return hashInt64(v, seed), nil
 }
 
 func fitsInteger(t Type, v int64) bool {
@@ -142,7 +163,7 @@ func fitsInteger(t Type, v int64) bool {
 	return true
 }
 
-func hashString(key Type, s []byte) (uint64, error) {
+func hashString(key Type, s []byte, seed uint64) (uint64, error) {
 	if bytes.IndexByte(s, 0) >= 0 {
 		return 0, ErrInvalid // no server encoding has it
 	}
@@ -151,7 +172,7 @@ func hashString(key Type, s []byte) (uint64, error) {
 			s = s[:len(s)-1]
 		}
 	}
-	return hashBytes(s), nil
+	return hashBytes(s, seed), nil
 }
 
 // trimSpace removes what isspace() accepts in the C locale, as PostgreSQL's input functions do.

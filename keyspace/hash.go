@@ -5,18 +5,25 @@ import (
 	"math/bits"
 )
 
-// HashSeed is the seed of every extended hash in pgshoal. The functions below are PostgreSQL's for this
-// seed, on little-endian servers (every platform that PostgreSQL is packaged for except s390x).
+// HashSeed is the seed of the first extended hash of a key; its next column has the hash before it as the seed. The
+// functions below are PostgreSQL's on little-endian servers (every platform that PostgreSQL is packaged for except
+// s390x).
 const HashSeed = 0
 
 // jenkins is the state of Bob Jenkins' lookup3 as PostgreSQL uses it. The number of bytes must be known
 // before the first.
 type jenkins struct{ a, b, c uint32 }
 
-func newJenkins(length int) jenkins {
+func newJenkins(length int, seed uint64) jenkins {
 	const golden, arbitrary = 0x9e3779b9, 3923095
 	start := uint32(length) + (golden+arbitrary)&0xffffffff
-	return jenkins{start, start, start}
+	j := jenkins{start, start, start}
+	if seed != 0 {
+		j.a += uint32(seed >> 32)
+		j.b += uint32(seed)
+		j.mix()
+	}
+	return j
 }
 
 func (j *jenkins) mix() {
@@ -72,8 +79,8 @@ func (j *jenkins) rest(k []byte) uint64 {
 }
 
 // hashBytes is hash_any_extended: text with a deterministic collation, bytea, uuid, the digits of numeric.
-func hashBytes(k []byte) uint64 {
-	j := newJenkins(len(k))
+func hashBytes(k []byte, seed uint64) uint64 {
+	j := newJenkins(len(k), seed)
 	for len(k) >= chunkSize {
 		j.chunk((*[chunkSize]byte)(k))
 		k = k[chunkSize:]
@@ -82,27 +89,20 @@ func hashBytes(k []byte) uint64 {
 }
 
 // hashUint32 is hash_uint32_extended.
-func hashUint32(v uint32) uint64 {
-	j := newJenkins(4)
+func hashUint32(v uint32, seed uint64) uint64 {
+	j := newJenkins(4, seed)
 	j.a += v
 	return j.final()
 }
 
 // hashInt64 is hashint8extended. It folds the high half in so that equal int2, int4 and int8 values agree:
 // for a value that fits 32 bits the folded half is all zeros.
-func hashInt64(v int64) uint64 {
+func hashInt64(v int64, seed uint64) uint64 {
 	high := uint32(uint64(v) >> 32)
 	if v < 0 {
 		high = ^high
 	}
-	return hashUint32(uint32(v) ^ high)
-}
-
-func hashBool(v bool) uint64 {
-	if v {
-		return hashUint32(1)
-	}
-	return hashUint32(0)
+	return hashUint32(uint32(v)^high, seed)
 }
 
 // byteHasher is hashBytes for bytes that come one at a time; their number is known before.
@@ -112,7 +112,9 @@ type byteHasher struct {
 	n     int
 }
 
-func newByteHasher(length int) byteHasher { return byteHasher{state: newJenkins(length)} }
+func newByteHasher(length int, seed uint64) byteHasher {
+	return byteHasher{state: newJenkins(length, seed)}
+}
 
 func (h *byteHasher) add(b byte) {
 	h.buf[h.n] = b

@@ -1,8 +1,6 @@
 package keyspace
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -50,6 +48,8 @@ type Key struct {
 	// Types are the canonical types of the key columns (see Type.Canonical).
 	Types      []Type      `json:"types,omitempty"`
 	Dimensions []Dimension `json:"dimensions"`
+
+	indexed []piece // see pieces
 }
 
 // HashKey is the key that is spread by the hash of its columns.
@@ -84,22 +84,4 @@ func (k *Key) Equal(o *Key) bool {
 // SingleHash reports the common key: the hash of one column. Its points are numbers (see FindHash).
 func (k *Key) SingleHash() bool {
 	return len(k.Dimensions) == 1 && k.Dimensions[0].Method == Hash && len(k.Types) == 1
-}
-
-func (k *Key) validate() error {
-	if len(k.Dimensions) != 1 || k.Dimensions[0].Method != Hash {
-		return fmt.Errorf("strategy %q is not known; the strategy is hash", k.Strategy())
-	}
-	if len(k.Types) != 1 {
-		return fmt.Errorf("%d key columns; a hash distribution has one", len(k.Types))
-	}
-	for _, t := range k.Types {
-		if !t.Valid() {
-			return errors.New("a key column of no known type")
-		}
-		if t.Canonical() != t {
-			return fmt.Errorf("key type %s, which stands for %s", t, t.Canonical())
-		}
-	}
-	return nil
 }

@@ -157,6 +157,10 @@ func (d *Distribution) Interval(index int) (low, high []byte) {
 // Index builds the lookup structure. Whoever makes or decodes a Distribution by other means than JSON and
 // the edits of a Map calls it once, before the Distribution is shared.
 func (d *Distribution) Index() {
+	d.indexed = nil
+	if d.Key.validate() == nil {
+		d.indexed = d.pieces()
+	}
 	d.prefixes = make([]uint64, len(d.Shards))
 	for i, s := range d.Shards {
 		d.prefixes[i] = prefix(s.Low)
@@ -185,7 +189,7 @@ func (d *Distribution) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// FindHash returns the shard that holds a hash point; it allocates nothing.
+// FindHash is Find for a key that is a single hash; it allocates nothing.
 func (d *Distribution) FindHash(point uint64) *Shard { return &d.Shards[d.hashIndex(point)] }
 
 // hashIndex finds the last shard whose Low is not after the point. Hash bounds are at most eight bytes,

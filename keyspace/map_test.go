@@ -450,7 +450,7 @@ func TestValidate(t *testing.T) {
 		"1 to 3":                    func(m *keyspace.Map) { m.LastShard = 3 },
 		"not in the map":            func(m *keyspace.Map) { m.Distributions[0].Shards[0].Node = "x" },
 		"a hash point has 8 bytes":  func(m *keyspace.Map) { m.Distributions[0].Shards[1].Low = make([]byte, 9) },
-		"zero bytes at the end":     func(m *keyspace.Map) { m.Distributions[0].Shards[1].Low = []byte{1, 0} },
+		"which is written 01":       func(m *keyspace.Map) { m.Distributions[0].Shards[1].Low = []byte{1, 0} },
 		"not after the shard":       func(m *keyspace.Map) { m.Distributions[0].Shards[1].Low = []byte{0xf0} },
 		"needs an id":               func(m *keyspace.Map) { m.Fences[0].ID = "" },
 		"fence \"f\" is there":      func(m *keyspace.Map) { m.Fences = append(m.Fences, m.Fences[0]) },

@@ -2,101 +2,138 @@ package keyspace
 
 import "encoding/binary"
 
-// hash_numeric_extended hashes a numeric's base-10000 digits without the zero digits at either end, and its
-// weight (the power of 10000 of the first digit). Sign and scale have no part in it, so 1.0 and 1.00 agree.
-
 const (
-	hashNumericSpecial = uint64(HashSeed)                  // NaN and the infinities
-	hashNumericZero    = ^uint64(0) + uint64(HashSeed)     // seed - 1
 	maxNumericScale    = 16383                             // digits after the point that PostgreSQL stores
 	maxNumericPower    = 4*32767 + 3                       // power of ten of the first digit
 	maxNumericExponent = maxNumericPower + maxNumericScale // beyond it nothing is stored but zero
 )
 
-// digitHasher hashes base-10000 digits as the server holds them: 16 bits each, little-endian.
-type digitHasher struct{ bytes byteHasher }
+type numericClass uint8
 
-func newDigitHasher(digits int) digitHasher { return digitHasher{newByteHasher(2 * digits)} }
+const (
+	numericFinite numericClass = iota
+	numericMinusInfinity
+	numericInfinity
+	numericNaN
+)
 
-func (h *digitHasher) add(digit uint16) {
-	h.bytes.add(byte(digit))
-	h.bytes.add(byte(digit >> 8))
+// numeric is a number as PostgreSQL holds it: base-10000 digits without the zero digits at either end, and the
+// weight, which is the power of 10000 of the first one. Scale has no part in it, so 1.0 and 1.00 agree.
+type numeric struct {
+	class    numericClass
+	negative bool
+	count    int // of digits; zero has none
+	weight   int
+
+	// Where the digits are: in one of these.
+	whole    [5]uint16 // of an integer, the lowest first
+	binary   []byte
+	decimal  decimal
+	exponent int
 }
 
-func (h *digitHasher) sum(weight int) uint64 { return h.bytes.sum() ^ uint64(int64(weight)) }
+// hash is hash_numeric_extended: of the digits as the server holds them, 16 bits each, little-endian, and of the
+// weight. The sign has no part in it.
+func (n *numeric) hash(seed uint64) uint64 {
+	switch {
+	case n.class != numericFinite:
+		return seed
+	case n.count == 0:
+		return seed - 1
+	}
+	h := newByteHasher(2*n.count, seed)
+	n.each(func(digit uint16) {
+		h.add(byte(digit))
+		h.add(byte(digit >> 8))
+	})
+	return h.sum() ^ uint64(int64(n.weight))
+}
 
-func hashNumericInt(v int64) uint64 {
+// each calls add with the digits, the highest first.
+func (n *numeric) each(add func(digit uint16)) {
+	switch {
+	case n.binary != nil:
+		for i := 0; i < len(n.binary); i += 2 {
+			add(binary.BigEndian.Uint16(n.binary[i:]))
+		}
+	case n.decimal.significant != nil:
+		n.decimal.each(n.exponent, add)
+	default:
+		for i := n.count - 1; i >= 0; i-- {
+			add(n.whole[i])
+		}
+	}
+}
+
+func numericOfInt(v int64) (n numeric) {
+	n.negative = v < 0
 	u := uint64(v)
-	if v < 0 {
+	if n.negative {
 		u = -u
 	}
 	if u == 0 {
-		return hashNumericZero
+		return n
 	}
 	const base = 10000
-	skipped := 0
 	for u%base == 0 {
 		u /= base
-		skipped++
+		n.weight++
 	}
-	var digits [5]uint16 // the lowest first
-	n := 0
 	for ; u > 0; u /= base {
-		digits[n] = uint16(u % base)
-		n++
+		n.whole[n.count] = uint16(u % base)
+		n.count++
 	}
-	h := newDigitHasher(n)
-	for i := n - 1; i >= 0; i-- {
-		h.add(digits[i])
-	}
-	return h.sum(n - 1 + skipped)
+	n.weight += n.count - 1
+	return n
 }
 
-// hashNumericBinary follows numeric_recv.
-func hashNumericBinary(data []byte) (uint64, error) {
+// parseNumericBinary follows numeric_recv.
+func parseNumericBinary(data []byte) (n numeric, err error) {
 	const header = 8
 	if len(data) < header {
-		return 0, ErrInvalid
+		return n, ErrInvalid
 	}
 	count := int(binary.BigEndian.Uint16(data[0:]))
-	weight := int(int16(binary.BigEndian.Uint16(data[2:])))
+	n.weight = int(int16(binary.BigEndian.Uint16(data[2:])))
 	sign := binary.BigEndian.Uint16(data[4:])
 	scale := int(binary.BigEndian.Uint16(data[6:]))
 	digits := data[header:]
 	if len(digits) != 2*count || scale > maxNumericScale {
-		return 0, ErrInvalid
+		return n, ErrInvalid
 	}
 	for i := 0; i < len(digits); i += 2 {
 		if binary.BigEndian.Uint16(digits[i:]) > 9999 {
-			return 0, ErrInvalid
+			return n, ErrInvalid
 		}
 	}
 	switch sign {
-	case 0x0000, 0x4000:
-	case 0xC000, 0xD000, 0xF000:
-		return hashNumericSpecial, nil
+	case 0x0000:
+	case 0x4000:
+		n.negative = true
+	case 0xC000:
+		return numeric{class: numericNaN}, nil
+	case 0xD000:
+		return numeric{class: numericInfinity}, nil
+	case 0xF000:
+		return numeric{class: numericMinusInfinity}, nil
 	default:
-		return 0, ErrInvalid
+		return n, ErrInvalid
 	}
 	for len(digits) > 0 && digits[0] == 0 && digits[1] == 0 {
 		digits = digits[2:]
-		weight--
+		n.weight--
 	}
 	for len(digits) > 0 && digits[len(digits)-1] == 0 && digits[len(digits)-2] == 0 {
 		digits = digits[:len(digits)-2]
 	}
 	if len(digits) == 0 {
-		return hashNumericZero, nil
+		return numeric{}, nil
 	}
-	lastWeight := weight - len(digits)/2 + 1
-	if hidesDigits(binary.BigEndian.Uint16(digits[len(digits)-2:]), lastWeight, scale) {
-		return 0, ErrNotProven
+	n.binary, n.count = digits, len(digits)/2
+	if hidesDigits(binary.BigEndian.Uint16(digits[len(digits)-2:]), n.weight-n.count+1, scale) {
+		return n, ErrNotProven
 	}
-	h := newDigitHasher(len(digits) / 2)
-	for i := 0; i < len(digits); i += 2 {
-		h.add(binary.BigEndian.Uint16(digits[i:]))
-	}
-	return h.sum(weight), nil
+	return n, nil
 }
 
 // hidesDigits reports whether the last base-10000 digit, which is not zero, reaches beyond the scale.
@@ -110,46 +147,54 @@ func hidesDigits(digit uint16, weight, scale int) bool {
 	return decimals > scale
 }
 
-// hashNumericText follows numeric_in of PostgreSQL 15.
-func hashNumericText(text []byte) (uint64, error) {
+// parseNumericText follows numeric_in of PostgreSQL 15.
+func parseNumericText(text []byte) (n numeric, err error) {
 	s := trimSpace(text)
-	if isNumericSpecial(s) {
-		return hashNumericSpecial, nil
+	if class, ok := numericSpecial(s); ok {
+		return numeric{class: class}, nil
 	}
 	if len(s) > 0 && (s[0] == '-' || s[0] == '+') {
+		n.negative = s[0] == '-'
 		s = s[1:]
 	}
 	d, rest, ok := scanDecimal(s)
 	if !ok {
-		return 0, malformedNumber(text)
+		return n, malformedNumber(text)
 	}
 	exponent, err := parseExponent(rest)
 	if err != nil {
 		if err == ErrInvalid {
 			err = malformedNumber(text)
 		}
-		return 0, err
+		return n, err
 	}
 	if d.decimals-exponent > maxNumericScale {
-		return 0, ErrNotProven
+		return n, ErrNotProven
 	}
 	if d.significant == nil {
-		return hashNumericZero, nil
+		return numeric{}, nil
 	}
 	if d.firstPower+exponent > maxNumericPower {
-		return 0, ErrNotProven
+		return n, ErrNotProven
 	}
-	return d.hash(exponent), nil
+	n.decimal, n.exponent = d, exponent
+	n.weight = (d.firstPower + exponent) >> 2 // rounds down, also below zero
+	n.count = n.weight - (d.lastPower+exponent)>>2 + 1
+	return n, nil
 }
 
-func isNumericSpecial(s []byte) bool {
+func numericSpecial(s []byte) (numericClass, bool) {
 	if equalFold(s, "nan") {
-		return true
+		return numericNaN, true
 	}
+	class := numericInfinity
 	if len(s) > 0 && (s[0] == '-' || s[0] == '+') {
+		if s[0] == '-' {
+			class = numericMinusInfinity
+		}
 		s = s[1:]
 	}
-	return equalFold(s, "infinity") || equalFold(s, "inf")
+	return class, equalFold(s, "infinity") || equalFold(s, "inf")
 }
 
 // decimal is a number as written, without its sign and exponent.
@@ -236,11 +281,9 @@ func parseExponent(s []byte) (int, error) {
 	return v, nil
 }
 
-// hash groups the decimal digits into base-10000 digits on the way.
-func (d decimal) hash(exponent int) uint64 {
+// each groups the decimal digits into base-10000 digits.
+func (d *decimal) each(exponent int, add func(digit uint16)) {
 	power, last := d.firstPower+exponent, d.lastPower+exponent
-	weight := power >> 2 // rounds down, also below zero
-	h := newDigitHasher(weight - last>>2 + 1)
 	group := uint16(0)
 	for _, b := range d.significant {
 		if b == '.' {
@@ -248,7 +291,7 @@ func (d decimal) hash(exponent int) uint64 {
 		}
 		group = group*10 + uint16(b-'0')
 		if power&3 == 0 {
-			h.add(group)
+			add(group)
 			group = 0
 		}
 		power--
@@ -257,7 +300,6 @@ func (d decimal) hash(exponent int) uint64 {
 		for ; power&3 != 3; power-- {
 			group *= 10
 		}
-		h.add(group)
+		add(group)
 	}
-	return h.sum(weight)
 }

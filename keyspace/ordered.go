@@ -18,6 +18,12 @@ import (
 //	boolean        1 byte, 00
 //	uuid           its 16 bytes, 00
 //	text, bytea    its bytes, where 00 becomes 00 ff; 00 00. A character's blanks at the end are left out
+//	numeric        its class: 01 -Infinity, 02 negative, 03 zero, 04 positive, 05 Infinity, 06 NaN. Zero and the
+//	               special ones end with 00. A positive number goes on with its weight (2 bytes with the sign bit
+//	               flipped), its base-10000 digits (2 bytes each, plus 2), 00 00. A negative one has all bits of weight
+//	               and digits flipped, and ends with ff fe
+//
+// The digits' plus 2 keeps 00 01 and ff ff free, which are what After makes of a number's end.
 
 // AppendOrdered appends the ordered encoding of a value as a key of type key. An integer beyond the key's type is
 // encoded too: no row has it, but it bounds a range.
@@ -27,9 +33,17 @@ func AppendOrdered(dst []byte, key Type, v Value) ([]byte, error) {
 	}
 	switch v.From {
 	case Int2, Int4, Int8, Date, Timestamp, Timestamptz, Bool:
-		n, err := readFixed(v)
+		read := parseFixed
+		if v.Binary {
+			read = readFixedBinary
+		}
+		n, err := read(v.From, v.Data)
 		if err != nil {
 			return dst, err
+		}
+		if key == Numeric {
+			whole := numericOfInt(n)
+			return whole.appendOrdered(dst), nil
 		}
 		return appendFixed(dst, key, n)
 	case Text, Varchar, Bpchar:
@@ -45,32 +59,18 @@ func AppendOrdered(dst []byte, key Type, v Value) ([]byte, error) {
 		return appendOrderedUUID(dst, v)
 	case Bytea:
 		return appendOrderedBytea(dst, v)
+	case Numeric:
+		parse := parseNumericText
+		if v.Binary {
+			parse = parseNumericBinary
+		}
+		n, err := parse(v.Data)
+		if err != nil {
+			return dst, err
+		}
+		return n.appendOrdered(dst), nil
 	}
 	return dst, ErrNotProven
-}
-
-// readFixed reads the types that are one signed integer.
-func readFixed(v Value) (int64, error) {
-	if v.Binary {
-		return readFixedBinary(v.From, v.Data)
-	}
-	switch v.From {
-	case Date:
-		return parseDate(v.Data)
-	case Timestamp, Timestamptz:
-		return parseTimestamp(v.Data, v.From == Timestamptz)
-	case Bool:
-		b, err := parseBool(v.Data)
-		if b {
-			return 1, err
-		}
-		return 0, err
-	}
-	n, err := parseInt(v.Data)
-	if err == nil && !fitsInteger(v.From, n) {
-		err = ErrInvalid
-	}
-	return n, err
 }
 
 func appendFixed(dst []byte, key Type, n int64) ([]byte, error) {
@@ -128,4 +128,35 @@ func appendEscaped(dst []byte, b byte) []byte {
 		return append(dst, 0, 0xff)
 	}
 	return append(dst, b)
+}
+
+// The first byte of a numeric.
+const (
+	orderedMinusInfinity = iota + 1
+	orderedNegative
+	orderedZero
+	orderedPositive
+	orderedInfinity
+	orderedNaN
+)
+
+func (n *numeric) appendOrdered(dst []byte) []byte {
+	switch {
+	case n.class == numericMinusInfinity:
+		return append(dst, orderedMinusInfinity, 0)
+	case n.class == numericInfinity:
+		return append(dst, orderedInfinity, 0)
+	case n.class == numericNaN:
+		return append(dst, orderedNaN, 0)
+	case n.count == 0:
+		return append(dst, orderedZero, 0)
+	}
+	class, flip, end := byte(orderedPositive), uint16(0), uint16(0)
+	if n.negative {
+		class, flip, end = orderedNegative, 0xffff, 0xfffe
+	}
+	dst = append(dst, class)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(n.weight)^1<<15^flip)
+	n.each(func(digit uint16) { dst = binary.BigEndian.AppendUint16(dst, (digit+2)^flip) })
+	return binary.BigEndian.AppendUint16(dst, end)
 }

@@ -2,9 +2,11 @@ package keyspace
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Validate reports the first way in which the map contradicts itself. A map made by edits never does;
@@ -117,34 +119,51 @@ func (d *Distribution) validate(m *Map) error {
 	if err := d.Key.validate(); err != nil {
 		return fmt.Errorf("distribution %d has %w", d.ID, err)
 	}
-	states := make(map[string]NodeState, len(m.Nodes))
-	for _, n := range m.Nodes {
-		states[n.Name] = n.State
+	nodes := make(map[string]*Node, len(m.Nodes))
+	for i := range m.Nodes {
+		nodes[m.Nodes[i].Name] = &m.Nodes[i]
 	}
 	for i := range d.Shards {
-		if err := d.validateShard(i, m, states); err != nil {
+		if err := d.validateShard(i, m, nodes); err != nil {
 			return err
+		}
+	}
+	return d.validateRegions()
+}
+
+// validateRegions makes sure that no shard goes beyond its region.
+func (d *Distribution) validateRegions() error {
+	if !d.isList() {
+		return nil
+	}
+	for _, r := range d.pieces()[0].regions[1:] {
+		border := binary.BigEndian.AppendUint16(nil, r.ID)
+		if _, found := slices.BinarySearchFunc(d.Shards, border, func(s Shard, b []byte) int { return bytes.Compare(s.Low, b) }); !found {
+			return fmt.Errorf("distribution %d has no shard that begins with region %q", d.ID, r.Name)
 		}
 	}
 	return nil
 }
 
-func (d *Distribution) validateShard(i int, m *Map, states map[string]NodeState) error {
+func (d *Distribution) validateShard(i int, m *Map, nodes map[string]*Node) error {
 	s := &d.Shards[i]
-	state, known := states[s.Node]
+	node := nodes[s.Node]
+	low, err := d.canonical(s.Low)
 	switch {
 	case s.ID == 0 || s.ID > m.LastShard:
 		return fmt.Errorf("shard %d is outside the ids given, 1 to %d", s.ID, m.LastShard)
-	case !known:
+	case node == nil:
 		return fmt.Errorf("shard %d is on node %q, which is not in the map", s.ID, s.Node)
-	case state == NodeJoining:
+	case node.State == NodeJoining:
 		return fmt.Errorf("shard %d is on node %q, which is still joining", s.ID, s.Node)
-	case len(s.Low) > 8:
-		return fmt.Errorf("shard %d begins at %x; a hash point has 8 bytes", s.ID, s.Low)
-	case len(s.Low) > 0 && s.Low[len(s.Low)-1] == 0:
-		return fmt.Errorf("shard %d begins at %x; zero bytes at the end are left out", s.ID, s.Low)
+	case err != nil:
+		return fmt.Errorf("shard %d begins at %x: %w", s.ID, s.Low, err)
+	case !bytes.Equal(low, s.Low):
+		return fmt.Errorf("shard %d begins at %x, which is written %x", s.ID, s.Low, low)
 	case i > 0 && bytes.Compare(d.Shards[i-1].Low, s.Low) >= 0:
 		return fmt.Errorf("shard %d begins at %x, not after the shard before it", s.ID, s.Low)
+	case d.isList() && node.Region != d.Region(i):
+		return fmt.Errorf("shard %d of region %q is on node %q, which is in %s", s.ID, d.Region(i), s.Node, regionText(node.Region))
 	}
 	return nil
 }
