@@ -25,7 +25,7 @@ func newBuilder(own *builtin) *builder {
 			builtin: own,
 			tables:  map[uint32]*Table{}, names: map[qualified]*Table{},
 			functions: map[qualified][]*Function{}, procs: map[uint32]*Function{},
-			types: map[uint32]Type{}, rights: newRights(),
+			types: map[uint32]Type{}, rights: newRights(), operators: map[string][]Operator{},
 			paths: searchPaths{roles: map[string]string{}, inDB: map[string]string{}},
 		},
 		texts: map[string]string{}, domains: map[uint32]domainDefault{},
@@ -109,9 +109,10 @@ func (b *builder) read(r [][]byte) {
 	case 'p':
 		b.readFunction(f, r)
 	case 'o':
-		c.operators = append(c.operators, Operator{
-			OID: f.oid(), Left: f.oid(), Right: f.oid(), Function: f.oid(), Schema: b.intern(r[1]),
-		})
+		o := Operator{
+			OID: f.oid(), Left: f.oid(), Right: f.oid(), Function: f.oid(), Schema: b.intern(r[1]), Name: b.intern(r[2]),
+		}
+		c.operators[o.Name] = append(c.operators[o.Name], o)
 	case 'D':
 		c.paths.server = string(r[1])
 	case 'd':
@@ -157,7 +158,7 @@ func (b *builder) readColumn(f fields, r [][]byte) {
 	if generated := f.letter(); generated != '-' {
 		c.Generated = generated
 	}
-	c.Deterministic = f.yes()
+	c.Deterministic, c.ByteOrder = f.yes(), f.yes()
 	t.Columns = append(t.Columns, c)
 }
 

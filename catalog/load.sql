@@ -36,11 +36,14 @@ WHERE c.oid {range} AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND c.relper
 
 -- part column
 SELECT concat_ws(' ', 'c', a.attrelid, a.attnum, a.atttypid, a.attnotnull,
-        coalesce(nullif(a.attidentity, ''), '-'), coalesce(nullif(a.attgenerated, ''), '-'), coalesce(l.collisdeterministic, true)),
+        coalesce(nullif(a.attidentity, ''), '-'), coalesce(nullif(a.attgenerated, ''), '-'), coalesce(l.collisdeterministic, true),
+        CASE coalesce(l.collprovider, 'n') WHEN 'n' THEN true WHEN 'c' THEN l.collcollate IN ('C', 'POSIX')
+            WHEN 'd' THEN o.datlocprovider = 'c' AND o.datcollate IN ('C', 'POSIX') ELSE false END),
     a.attname, format_type(a.atttypid, a.atttypmod), NULL, NULL, NULL
 FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_collation l ON l.oid = a.attcollation
+JOIN pg_database o ON o.datname = current_database()
 WHERE c.oid {range} AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
 
 -- part default
@@ -128,10 +131,10 @@ SELECT concat_ws(' ', class, id, num), definition, NULL, NULL, NULL, NULL
 FROM (SELECT upper(class) AS class, id, num, definition FROM pg_shoal.definitions()) d
 
 -- part operator
-SELECT concat_ws(' ', 'o', p.oid, p.oprleft, p.oprright, p.oprcode::oid), n.nspname, NULL, NULL, NULL, NULL
+SELECT concat_ws(' ', 'o', p.oid, p.oprleft, p.oprright, p.oprcode::oid), n.nspname, p.oprname, NULL, NULL, NULL
 FROM pg_operator p
 JOIN pg_namespace n ON n.oid = p.oprnamespace
-WHERE p.oid {range} AND p.oprname = '='
+WHERE p.oid {range} AND p.oprname IN ('=', '<', '<=', '>', '>=', '~~', '^@')
 
 -- part setting
 SELECT concat_ws(' ', 'd', s.setdatabase <> 0), coalesce(r.rolname, ''), substr(v, length('search_path=') + 1), NULL, NULL, NULL

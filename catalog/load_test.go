@@ -149,7 +149,7 @@ func checkTypes(t *testing.T, c *catalog.Catalog, orders *catalog.Table) {
 	if typ, ok := c.Type(25); !ok || typ.Name != "text" || typ.Schema != "pg_catalog" {
 		t.Errorf("text: %+v", typ)
 	}
-	ops := c.EqualOperators()
+	ops := c.Operators("=")
 	if len(ops) != 1 || ops[0].Left != pair.TypeOID || c.Function(ops[0].Function).Name != "eq_pair" {
 		t.Errorf("operators: %+v", ops)
 	}

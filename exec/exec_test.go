@@ -94,12 +94,16 @@ func (constants) Value(o *plan.Operand) (Value, error) {
 	return Value{Data: []byte(o.Text), Null: o.Null}, nil
 }
 
-// asked is a hasher that remembers what it was asked.
+// asked is an asker that remembers what it was asked.
 type asked struct{ as []string }
 
-func (a *asked) Hash(_ keyspace.Type, as string, _ []byte) (uint64, error) {
+func (a *asked) Canonical(_ keyspace.Type, as string, text []byte) ([]byte, error) {
 	a.as = append(a.as, as)
-	return 0, nil
+	return text, nil
+}
+
+func (a *asked) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, error) {
+	return 0, false, errors.New("no directory")
 }
 
 func testMap(t *testing.T) (*keyspace.Map, *keyspace.Distribution) {
@@ -131,7 +135,7 @@ func TestTarget(t *testing.T) {
 		return d.FindHash(keyspace.Point(h)).Node
 	}
 	pinned := func(ops ...plan.Operand) *plan.Plan {
-		return &plan.Plan{Pins: []plan.Pin{{Distribution: d.ID, Type: keyspace.Int8, Column: "t.k", Operands: ops}}}
+		return &plan.Plan{Pins: []plan.Pin{{Distribution: d.ID, Table: "t", Keys: []plan.KeyColumn{{Type: keyspace.Int8, Column: "t.k", Operands: ops}}}}}
 	}
 	other := 2
 	for nodeOf(other) == nodeOf(1) {
@@ -154,7 +158,7 @@ func TestTarget(t *testing.T) {
 		t.Errorf("two nodes: %v", err)
 	}
 	insert := pinned(null)
-	insert.Pins[0].Insert = true
+	insert.Pins[0].Insert, insert.Pins[0].Keys[0].Assigned = true, true
 	if _, err := Target(m, insert, constants{}, nil); !errors.As(err, new(*NullKey)) {
 		t.Errorf("a new row without a key: %v", err)
 	}
@@ -167,21 +171,21 @@ func TestTarget(t *testing.T) {
 
 // A value that storing may change is hashed by PostgreSQL, as the column's own type.
 func TestStoredValues(t *testing.T) {
-	pin := &plan.Pin{Type: keyspace.Varchar, Column: "t.k", Insert: true, Cast: "character varying(3)", Length: 3}
+	name := &plan.KeyColumn{Type: keyspace.Varchar, Column: "t.k", Assigned: true, Cast: "character varying(3)", Length: 3}
 	ask := &asked{}
 	for _, v := range []string{"abc", "äöü", "abc  "} {
-		if _, err := Hash(pin, keyspace.Varchar, Value{Data: []byte(v)}, ask); err != nil {
+		if _, _, err := hashOf(name, keyspace.Varchar, Value{Data: []byte(v)}, ask); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if want := []string{"character varying(3)"}; !slices.Equal(ask.as, want) {
 		t.Errorf("asked for %q, want %q", ask.as, want)
 	}
-	number := &plan.Pin{Type: keyspace.Numeric, Column: "t.k", Insert: true, Cast: "numeric(10,2)"}
-	if _, err := Hash(number, keyspace.Numeric, Value{Data: []byte("1.005")}, ask); err != nil || len(ask.as) != 2 {
+	number := &plan.KeyColumn{Type: keyspace.Numeric, Column: "t.k", Assigned: true, Cast: "numeric(10,2)"}
+	if _, _, err := hashOf(number, keyspace.Numeric, Value{Data: []byte("1.005")}, ask); err != nil || len(ask.as) != 2 {
 		t.Errorf("numeric(10,2): %v, asked %q", err, ask.as)
 	}
-	if _, err := Hash(number, keyspace.Numeric, Value{Data: []byte{0}, Binary: true}, ask); !errors.Is(err, keyspace.ErrNotProven) {
+	if _, _, err := hashOf(number, keyspace.Numeric, Value{Data: []byte{0}, Binary: true}, ask); !errors.Is(err, keyspace.ErrNotProven) {
 		t.Errorf("binary numeric(10,2): %v", err)
 	}
 }

@@ -1,11 +1,10 @@
-// Package exec runs plans: it finds the nodes a plan leads to, holds the transaction that spans
-// them, and has one file per way of executing.
+// Package exec turns a plan and the values of an execution into nodes: it finds the shards that
+// each pin of the plan leads to under a map.
 package exec
 
 import (
-	"errors"
 	"fmt"
-	"unicode/utf8"
+	"slices"
 
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/plan"
@@ -23,131 +22,145 @@ type Values interface {
 	Value(o *plan.Operand) (Value, error)
 }
 
-// Hasher asks a node for the hash of a value that only PostgreSQL can read. As is the SQL type,
-// modifiers included, that the value takes on.
-type Hasher interface {
-	Hash(key keyspace.Type, as string, text []byte) (uint64, error)
+// Asker knows what is not in the plan, the values and the map.
+type Asker interface {
+	// Canonical is PostgreSQL's own text of a value that only it can read, in a form that no setting
+	// changes (see CanonicalSQL). As is the SQL type, modifiers included, that the value takes on.
+	Canonical(key keyspace.Type, as string, text []byte) ([]byte, error)
+	// Entry is a directory's entry for a key, given in its ordered encoding. With assign an unknown key
+	// gets one.
+	Entry(d *keyspace.Distribution, key []byte, assign bool) (entry uint64, known bool, err error)
 }
 
 // SeveralNodes is a statement whose keys lead to more than one node.
 type SeveralNodes struct{ Pin plan.Pin }
 
 func (e *SeveralNodes) Error() string {
-	return fmt.Sprintf("the values of %s in this statement lead to several nodes, which is not supported yet", e.Pin.Column)
+	return fmt.Sprintf("the values of %s in this statement lead to several nodes, which is not supported yet", e.Pin.Restricted())
 }
 
 // NullKey is a new row without a key.
-type NullKey struct{ Pin plan.Pin }
+type NullKey struct{ Column string }
 
 func (e *NullKey) Error() string {
-	return fmt.Sprintf("the key %s of a new row is null", e.Pin.Column)
+	return fmt.Sprintf("the key %s of a new row is null", e.Column)
 }
 
 // Target returns the node that a Route leads to.
-func Target(m *keyspace.Map, p *plan.Plan, values Values, hasher Hasher) (string, error) {
+func Target(m *keyspace.Map, p *plan.Plan, values Values, asker Asker) (string, error) {
 	if len(p.Pins) == 0 {
 		return m.Home, nil
 	}
-	t := target{m: m, values: values, hasher: hasher}
+	t := target{values: values, asker: asker}
 	for i := range p.Pins {
-		if err := t.pin(&p.Pins[i]); err != nil {
+		pin := &p.Pins[i]
+		d := m.Distribution(pin.Distribution)
+		if d == nil {
+			return "", fmt.Errorf("distribution %d is not in the map", pin.Distribution)
+		}
+		if err := t.pin(d, pin); err != nil {
 			return "", err
 		}
 	}
 	if t.node == "" {
-		return m.Home, nil // nothing can match NULL, and any node can say so
+		return m.Home, nil // nothing can match, and any node can say so
 	}
 	return t.node, nil
 }
 
+// target is the one node that was found so far.
 type target struct {
-	m      *keyspace.Map
 	values Values
-	hasher Hasher
+	asker  Asker
 	node   string
 }
 
-func (t *target) pin(p *plan.Pin) error {
-	d := t.m.Distribution(p.Distribution)
-	if d == nil {
-		return fmt.Errorf("distribution %d is not in the map", p.Distribution)
+func (t *target) pin(d *keyspace.Distribution, p *plan.Pin) error {
+	if d.Key.SingleHash() && len(p.Keys) == 1 && len(p.Keys[0].Operands) > 0 {
+		return t.hashes(d, p)
 	}
-	for i := range p.Operands {
-		o := &p.Operands[i]
-		v, err := t.values.Value(o)
-		if err != nil {
-			return err
-		}
-		if v.Null {
-			if p.Insert {
-				return &NullKey{*p}
-			}
-			continue
-		}
-		if !o.Array {
-			if err := t.key(d, p, o, v); err != nil {
-				return err
-			}
-			continue
-		}
-		err = eachElement(v, func(element Value) error {
-			if element.Null {
-				return nil
-			}
-			return t.key(d, p, o, element)
-		})
-		if err != nil {
+	shards, err := touched(d, p, t.values, t.asker)
+	if err != nil {
+		return err
+	}
+	for _, i := range shards {
+		if err := t.found(p, &d.Shards[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// key adds the node of one key value.
-func (t *target) key(d *keyspace.Distribution, p *plan.Pin, o *plan.Operand, v Value) error {
-	hash, err := Hash(p, o.From, v, t.hasher)
-	if err != nil {
-		return err
-	}
-	node := d.FindHash(keyspace.Point(hash)).Node
-	if t.node == "" {
-		t.node = node
-	} else if t.node != node {
+func (t *target) found(p *plan.Pin, s *keyspace.Shard) error {
+	switch t.node {
+	case "":
+		t.node = s.Node
+	case s.Node:
+	default:
 		return &SeveralNodes{*p}
 	}
 	return nil
 }
 
-// Hash is the hash of a key in either format; what only PostgreSQL can read, it is asked for.
-func Hash(p *plan.Pin, from keyspace.Type, v Value, hasher Hasher) (uint64, error) {
-	if p.Insert && p.Cast != "" && !fits(p, v) {
-		// Storing the value may change it: round it, or cut blanks off.
-		if v.Binary {
-			return 0, fmt.Errorf("%w: a binary value for %s, which is %s", keyspace.ErrNotProven, p.Column, p.Cast)
+// hashes is the hot path: one column whose hash is the point. For a plain value it allocates nothing.
+func (t *target) hashes(d *keyspace.Distribution, p *plan.Pin) error {
+	k := &p.Keys[0]
+	for i := range k.Operands {
+		o := &k.Operands[i]
+		v, err := t.values.Value(o)
+		if err != nil {
+			return err
 		}
-		return hasher.Hash(p.Type, p.Cast, v.Data)
-	}
-	var hash uint64
-	var err error
-	if v.Binary {
-		hash, err = keyspace.HashBinary(p.Type, from, v.Data)
-	} else {
-		hash, err = keyspace.HashText(p.Type, from, v.Data)
-	}
-	if err == nil {
-		return hash, nil
-	}
-	if !v.Binary && (errors.Is(err, keyspace.ErrNotProven) || errors.Is(err, keyspace.ErrInvalid)) {
-		as := from.String()
-		if from.Canonical() != p.Type.Canonical() {
-			return 0, err
+		switch {
+		case v.Null && k.Assigned:
+			return &NullKey{k.Column}
+		case v.Null:
+			continue
+		case !o.Array:
+			err = t.hash(d, p, k, o.From, v)
+		default:
+			err = eachElement(v, func(element Value) error {
+				if element.Null {
+					return nil
+				}
+				return t.hash(d, p, k, o.From, element)
+			})
 		}
-		return hasher.Hash(p.Type, as, v.Data)
+		if err != nil {
+			return err
+		}
 	}
-	return 0, err
+	return nil
 }
 
-// fits reports a string that is no longer than its column allows, so that it is stored as it is.
-func fits(p *plan.Pin, v Value) bool {
-	return p.Length > 0 && utf8.RuneCount(v.Data) <= p.Length
+func (t *target) hash(d *keyspace.Distribution, p *plan.Pin, k *plan.KeyColumn, from keyspace.Type, v Value) error {
+	hash, exists, err := hashOf(k, from, v, t.asker)
+	if err != nil || !exists {
+		return err
+	}
+	return t.found(p, d.FindHash(keyspace.Point(hash)))
+}
+
+// Nodes returns the nodes that have rows a pin can need, without duplicates.
+func Nodes(m *keyspace.Map, p *plan.Pin, values Values, asker Asker) ([]string, error) {
+	d := m.Distribution(p.Distribution)
+	if d == nil {
+		return nil, fmt.Errorf("distribution %d is not in the map", p.Distribution)
+	}
+	shards, err := touched(d, p, values, asker)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []string
+	for _, i := range shards {
+		if !slices.Contains(nodes, d.Shards[i].Node) {
+			nodes = append(nodes, d.Shards[i].Node)
+		}
+	}
+	return nodes, nil
+}
+
+// Shards returns the indexes of the shards that a pin can need, in order.
+func Shards(d *keyspace.Distribution, p *plan.Pin, values Values, asker Asker) ([]int, error) {
+	return touched(d, p, values, asker)
 }

@@ -48,12 +48,20 @@ func (p *planner) copy(s *pg.CopyStmt) {
 			p.plan.AnyNode = true
 			return
 		}
+		if pin := p.pinOf(&ref{table: t}); pin.Entry != nil || !p.spreadOverNodes(pin.Distribution) {
+			p.addPin(pin)
+			return
+		}
 		p.fail(refuse("Use COPY (SELECT ... WHERE key = value) TO.",
 			"COPY of distributed table %q needs rows from several nodes, which is not supported yet", t.Name))
 		return
 	}
 	if s.Filename != "" || s.IsProgram {
 		p.fail(refuse("Use COPY FROM STDIN, or \\copy in psql.", "COPY FROM a file or program on a node is not supported for distributed and reference tables"))
+		return
+	}
+	if place.entry != nil {
+		p.addPin(p.pinOf(&ref{table: t}))
 		return
 	}
 	p.copyIn(s, t, place)
@@ -71,17 +79,19 @@ func (p *planner) copyIn(s *pg.CopyStmt, t *catalog.Table, place placed) {
 			}
 		}
 	}
-	c := &Copy{Table: t.Name, Columns: names, Key: -1}
+	c := &Copy{Table: t.Name, Columns: names}
 	if place.placement == catalog.Distributed {
-		key := t.Columns[place.key]
-		c.Key = slices.Index(names, key.Name)
-		if c.Key < 0 {
-			p.fail(refuse("Add the key column to the data and to the column list.",
-				"COPY into distributed table %q without its key column %q is not supported", t.Name, key.Name))
-			return
+		c.Pin = Pin{Distribution: place.distribution, Table: t.Name, Insert: true, Stored: true}
+		for _, key := range place.keys {
+			at := slices.Index(names, t.Columns[key].Name)
+			if at < 0 {
+				p.fail(refuse("Add the key column to the data and to the column list.",
+					"COPY into distributed table %q without its key column %q is not supported", t.Name, t.Columns[key].Name))
+				return
+			}
+			c.Keys = append(c.Keys, at)
+			c.Pin.Keys = append(c.Pin.Keys, p.assignedColumn(t, key, nil))
 		}
-		kt, _ := p.keyType(column{&ref{table: t}, place.key})
-		c.Pin = p.newKeyPin(t, place.key, kt, nil)
 	} else if p.missingDefault(t, names) {
 		return
 	}

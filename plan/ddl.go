@@ -120,13 +120,14 @@ func (p *planner) alterSpread(n *pg.Node, tables []*catalog.Table) {
 	}
 }
 
-// alterKeyType allows a new type of the key only when all keys keep their hash.
+// alterKeyType allows a new type of a key column only when all keys keep their points.
 func (p *planner) alterKeyType(t *catalog.Table, c *pg.AlterTableCmd) {
 	place := p.placed(t)
-	if place.placement != catalog.Distributed || t.Columns[place.key].Name != c.Name {
+	at := t.Column(c.Name)
+	if place.placement != catalog.Distributed || at < 0 || !slices.Contains(place.keys, at) {
 		return
 	}
-	old, _ := p.keyType(column{&ref{table: t}, place.key})
+	old, _ := p.keyType(column{&ref{table: t}, at})
 	def := c.GetDef().GetColumnDef()
 	to, array, ok := p.castType(def.GetTypeName())
 	if !ok || array || to.Canonical() != old.Canonical() || def.RawDefault != nil {

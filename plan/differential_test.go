@@ -117,10 +117,14 @@ func (v literalValues) Value(o *plan.Operand) (exec.Value, error) {
 	return exec.Value{Data: data}, nil
 }
 
-type noHasher struct{}
+type noAsker struct{}
 
-func (noHasher) Hash(keyspace.Type, string, []byte) (uint64, error) {
-	return 0, errors.New("nobody to ask")
+func (noAsker) Canonical(keyspace.Type, string, []byte) ([]byte, error) {
+	return nil, errors.New("nobody to ask")
+}
+
+func (noAsker) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, error) {
+	return 0, false, errors.New("nobody to ask")
 }
 
 // TestRoutedAnswers runs random statements: one that is routed to a node must answer there, with
@@ -186,7 +190,7 @@ func (c *cluster) compare(t *rapid.T, p *plan.Plan, sql, from string, writes boo
 	if !sqltext.Normalize(&norm, sql, true) {
 		return false
 	}
-	node, err := exec.Target(c.m, p, literalValues{&norm, sql}, noHasher{})
+	node, err := exec.Target(c.m, p, literalValues{&norm, sql}, noAsker{})
 	if err != nil {
 		return false
 	}

@@ -40,7 +40,7 @@ func (p *planner) evaluateKey(s *pg.InsertStmt, t *catalog.Table, key column, so
 	kt, _ := p.keyType(key)
 	p.eval = append(p.eval, fmt.Sprintf("(%s)::%s", text, col.TypeName))
 	n := p.maxParam + len(p.eval)
-	p.placeValue(s, source, t, row, at, paramNode(n))
+	p.placeValue(s, source, key, row, at, paramNode(n))
 	return Operand{Literal: -1, Eval: len(p.eval), From: kt}, true
 }
 
@@ -51,8 +51,9 @@ func identityDefault(t *catalog.Table, c *catalog.Column) string {
 }
 
 // placeValue puts the parameter where the key's value goes, adding the column when it is missing.
-func (p *planner) placeValue(s *pg.InsertStmt, source *pg.SelectStmt, t *catalog.Table, row, at int, param *pg.Node) {
-	name := t.Columns[p.placed(t).key].Name
+func (p *planner) placeValue(s *pg.InsertStmt, source *pg.SelectStmt, key column, row, at int, param *pg.Node) {
+	t := key.ref.table
+	name := t.Columns[key.index].Name
 	if source == nil { // DEFAULT VALUES
 		s.Cols = []*pg.Node{pg.MakeResTargetNodeWithName(name, -1)}
 		s.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{

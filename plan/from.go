@@ -12,7 +12,7 @@ type joinTree struct {
 	left, right *joinTree
 	cond        *pg.Node
 	scope       *block // what names in cond mean
-	using       []equality
+	using       []condition
 	leaf        *ref
 	refs        map[*ref]bool // all leaves below
 	// visible are the refs that names above can mean; columns is what * stands for, in order.
@@ -243,7 +243,7 @@ func (p *planner) mergeColumn(t *joinTree, name string) {
 	l, _ := t.left.find(name)
 	r, _ := t.right.find(name)
 	if l != nil && r != nil && p.comparable(*l, *r) {
-		t.using = append(t.using, equality{left: *l, right: r})
+		t.using = append(t.using, condition{left: *l, right: r})
 	}
 	switch t.kind {
 	case pg.JoinType_JOIN_INNER, pg.JoinType_JOIN_LEFT:

@@ -9,15 +9,15 @@ func (p *planner) where(b *block, tree *joinTree, cond *pg.Node) {
 	if tree == nil {
 		return
 	}
-	eqs := p.equalities(b, cond)
-	p.addEqualities(tree.refs, eqs)
-	p.joinEdges(tree, mentioned(eqs))
+	conds := p.conditions(b, cond)
+	p.addConditions(tree.refs, conds)
+	p.joinEdges(tree, mentioned(conds))
 }
 
-// mentioned are the refs that strict equalities name: a row of them that is all NULL fails.
-func mentioned(eqs []equality) map[*ref]bool {
+// mentioned are the refs that strict conditions name: a row of them that is all NULL fails.
+func mentioned(conds []condition) map[*ref]bool {
 	refs := map[*ref]bool{}
-	for _, e := range eqs {
+	for _, e := range conds {
 		refs[e.left.ref] = true
 		if e.right != nil {
 			refs[e.right.ref] = true
@@ -32,22 +32,22 @@ func (p *planner) joinEdges(t *joinTree, rejected map[*ref]bool) {
 	if t == nil || t.leaf != nil {
 		return
 	}
-	var eqs []equality
+	var conds []condition
 	if t.cond != nil {
-		eqs = p.equalities(t.scope, t.cond)
+		conds = p.conditions(t.scope, t.cond)
 	}
-	eqs = append(eqs, t.using...)
-	below := mentioned(eqs)
+	conds = append(conds, t.using...)
+	below := mentioned(conds)
 	switch reduced(t, rejected) {
 	case pg.JoinType_JOIN_INNER:
-		p.addEqualities(t.refs, eqs)
+		p.addConditions(t.refs, conds)
 		both := union(rejected, below)
 		p.joinEdges(t.left, both)
 		p.joinEdges(t.right, both)
 	case pg.JoinType_JOIN_LEFT:
-		p.outerEdges(t.left, t.right, eqs, rejected, below)
+		p.outerEdges(t.left, t.right, conds, rejected, below)
 	case pg.JoinType_JOIN_RIGHT:
-		p.outerEdges(t.right, t.left, eqs, rejected, below)
+		p.outerEdges(t.right, t.left, conds, rejected, below)
 	default:
 		p.markNullable(t.left)
 		p.markNullable(t.right)
@@ -57,9 +57,9 @@ func (p *planner) joinEdges(t *joinTree, rejected map[*ref]bool) {
 }
 
 // outerEdges handles preserved LEFT JOIN nullable: the condition restricts the nullable side only.
-func (p *planner) outerEdges(preserved, nullable *joinTree, eqs []equality, rejected, below map[*ref]bool) {
+func (p *planner) outerEdges(preserved, nullable *joinTree, conds []condition, rejected, below map[*ref]bool) {
 	p.markNullable(nullable)
-	p.addEqualities(nullable.refs, eqs)
+	p.addConditions(nullable.refs, conds)
 	p.joinEdges(preserved, rejected)
 	p.joinEdges(nullable, union(rejected, below))
 }
@@ -104,15 +104,17 @@ func overlaps(a, b map[*ref]bool) bool {
 	return false
 }
 
-// addEqualities records facts that hold for all rows of local that matter. Columns of other refs
+// addConditions records facts that hold for all rows of local that matter. Columns of other refs
 // (of outer scopes, or of the preserved side of an outer join) can restrict local ones, never the
 // other way round.
-func (p *planner) addEqualities(local map[*ref]bool, eqs []equality) {
-	for _, e := range eqs {
+func (p *planner) addConditions(local map[*ref]bool, conds []condition) {
+	for _, e := range conds {
 		switch {
+		case e.row != nil:
+			p.addRow(local, e.row)
 		case e.right == nil:
 			if local[e.left.ref] {
-				p.graph.constant(e.left, e.ops)
+				p.graph.restrict(e.left, e.fact)
 			}
 		case local[e.left.ref] && local[e.right.ref]:
 			p.graph.equal(e.left, *e.right)
@@ -122,6 +124,20 @@ func (p *planner) addEqualities(local map[*ref]bool, eqs []equality) {
 			p.graph.directed(e.left, *e.right)
 		}
 	}
+}
+
+// addRow keeps a comparison of several columns of one table; it does not spread.
+func (p *planner) addRow(local map[*ref]bool, row *rowCondition) {
+	r := row.columns[0].ref
+	if !local[r] || r.table == nil {
+		return
+	}
+	for _, c := range row.columns {
+		if c.ref != r {
+			return
+		}
+	}
+	p.rows[r] = append(p.rows[r], row)
 }
 
 // neverExtended reports a column that no outer join on its way turns into NULL: then a column that

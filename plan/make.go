@@ -52,8 +52,10 @@ type planner struct {
 	bodies   []*ref // subqueries, views, CTEs
 	targets  []*ref
 	sublinks map[*pg.SubLink]*ref
+	rows     map[*ref][]*rowCondition
 	newKeys  []Pin
 	newRows  []newRow
+	rekeys   []rekey
 	settled  map[*ref]bool // targets whose new rows are pinned by newKeys or newRows
 	rekeyed  map[*ref]bool // targets whose key is assigned
 	nullable map[*ref]bool // refs that an outer join may turn into NULL
@@ -79,7 +81,7 @@ func Make(in Input) (Result, error) {
 		catalog: in.Catalog, m: in.Map, path: in.Path, params: in.Params,
 		literal: in.Literal, isTemp: in.Temporary,
 		graph: newGraph(), sublinks: map[*pg.SubLink]*ref{}, settled: map[*ref]bool{}, rekeyed: map[*ref]bool{},
-		nullable: map[*ref]bool{}, plan: &Plan{Epoch: in.Map.Epoch},
+		nullable: map[*ref]bool{}, rows: map[*ref][]*rowCondition{}, plan: &Plan{Epoch: in.Map.Epoch},
 	}
 	p.maxParam = maxParam(in.Statement.Tree)
 	p.statement(in.Statement)
@@ -233,52 +235,6 @@ func (p *planner) mixed(distributed, local []*ref) error {
 
 func quoted(t *catalog.Table) string { return `"` + t.Name + `"` }
 
-// pin demands a key for every distributed table.
-func (p *planner) pin(distributed []*ref) {
-	for _, r := range distributed {
-		if p.settled[r] {
-			continue
-		}
-		key := p.keyColumn(r)
-		if key == nil {
-			p.fail(refuse("", "distributed table %q has no key column", r.table.Name))
-			return
-		}
-		ops, ok := p.graph.consts[*key]
-		if !ok {
-			p.fail(p.unpinned(r))
-			return
-		}
-		kt, _ := p.keyType(*key)
-		place := p.placed(r.table)
-		p.addPin(Pin{
-			Distribution: place.distribution, Type: kt, Operands: ops,
-			Column: r.table.Name + "." + r.table.Columns[place.key].Name,
-		})
-	}
-	for _, pin := range p.newKeys {
-		p.addPin(pin)
-	}
-	p.pinNewRows()
-}
-
-// addPin leaves out a pin that says the same as another.
-func (p *planner) addPin(pin Pin) {
-	same := func(q Pin) bool {
-		return q.Distribution == pin.Distribution && q.Type == pin.Type && slices.Equal(q.Operands, pin.Operands) && q.Insert == pin.Insert && q.Cast == pin.Cast
-	}
-	if !slices.ContainsFunc(p.plan.Pins, same) {
-		p.plan.Pins = append(p.plan.Pins, pin)
-	}
-}
-
-func (p *planner) unpinned(r *ref) error {
-	place := p.placed(r.table)
-	col := r.table.Columns[place.key].Name
-	return refuse("Add a condition "+QuoteIdent(col)+" = value (or IN, or = ANY) for every distributed table, or join on the key.",
-		"this statement needs rows of distributed table %q from several nodes, which is not supported yet", r.table.Name)
-}
-
 // touch lists the tables whose fences concern the statement. Local tables count too, because they
 // can become distributed; those of the system cannot.
 func (p *planner) touch(lists ...[]*ref) {
@@ -312,7 +268,9 @@ func (p *planner) finishRewrite(n *pg.Node) {
 type placed struct {
 	placement    catalog.Placement
 	distribution uint32
-	key          int
+	keys         []int
+	// entry is the key of a table whose schema is its key.
+	entry *uint64
 }
 
 func (p *planner) root(t *catalog.Table) *catalog.Table {
@@ -328,22 +286,22 @@ func (p *planner) root(t *catalog.Table) *catalog.Table {
 
 func (p *planner) placed(t *catalog.Table) placed {
 	root := p.root(t)
-	pl := placed{placement: root.Placement, distribution: root.Distribution, key: -1}
-	if root.Placement == catalog.Distributed && len(root.Key) > 0 {
-		pl.key = t.Column(root.Columns[root.Key[0]].Name)
+	pl := placed{placement: root.Placement, distribution: root.Distribution}
+	if root.Placement != catalog.Distributed {
+		return pl
+	}
+	if len(root.Key) == 0 {
+		pl.entry = &root.Entry
+		return pl
+	}
+	if root == t {
+		pl.keys = root.Key
+		return pl
+	}
+	for _, k := range root.Key {
+		pl.keys = append(pl.keys, t.Column(root.Columns[k].Name))
 	}
 	return pl
-}
-
-// keyColumn is the key of a ref over a distributed table, nil for others.
-func (p *planner) keyColumn(r *ref) *column {
-	if r.table == nil {
-		return nil
-	}
-	if pl := p.placed(r.table); pl.placement == catalog.Distributed && pl.key >= 0 {
-		return &column{r, pl.key}
-	}
-	return nil
 }
 
 func (p *planner) isTemporary(rv *pg.RangeVar) bool {

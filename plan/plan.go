@@ -4,9 +4,8 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
-
-	"github.com/pgshoal/pgshoal/keyspace"
 )
 
 // Kind is the way a plan is executed.
@@ -61,32 +60,6 @@ type Plan struct {
 	Sequence bool
 }
 
-// Pin is a key column that is equal to one of some operands.
-type Pin struct {
-	Distribution uint32
-	Type         keyspace.Type
-	Column       string // for people: table.column
-	Operands     []Operand
-	// Insert is set when the operand becomes the key of a new row, which must not be NULL.
-	Insert bool
-	// Cast is the column's type with its modifiers, when it has any: they can change a value that
-	// is stored. Length is the number of characters of varchar(n) and char(n).
-	Cast   string
-	Length int
-}
-
-// Operand is a value known when the statement is executed.
-type Operand struct {
-	Param   int           // $n, or 0
-	Literal int           // index of the literal in the normalised text, or -1
-	Text    string        // the constant itself when Literal is -1 and Param is 0
-	Null    bool          // the constant NULL
-	Negate  bool          // the literal stands behind a minus sign
-	Array   bool          // the value is an array: any element may be the key
-	Eval    int           // index into Rewrite.Eval plus one, or 0
-	From    keyspace.Type // the operand's own type
-}
-
 // Rewrite is a statement whose values are computed once before it is sent. Eval expressions
 // become parameters $Params+1, $Params+2 and so on.
 type Rewrite struct {
@@ -99,11 +72,22 @@ type Rewrite struct {
 type Copy struct {
 	Table   string
 	Columns []string // of the data
-	Key     int      // position of the key in Columns, -1 for reference tables
-	Pin     Pin      // Operands unused
+	Keys    []int    // positions of the key columns in Columns, in the key's order; nil for reference tables
+	Pin     Pin      // of the rows: without operands, they are the data's
 	Options []CopyOption
 	// Text is what nodes get: the statement without HEADER, since header lines are not passed on.
 	Text string
+}
+
+func (c *Copy) split() string {
+	if len(c.Keys) == 0 {
+		return "split by column 0 of " + strconv.Itoa(len(c.Columns))
+	}
+	at := make([]string, len(c.Keys))
+	for i, k := range c.Keys {
+		at[i] = strconv.Itoa(k + 1)
+	}
+	return fmt.Sprintf("split by column %s of %d", strings.Join(at, ", "), len(c.Columns))
 }
 
 // CopyOption is one option of COPY as the grammar gives it.
@@ -171,7 +155,7 @@ func (p *Plan) String() string {
 	}
 	b.WriteByte('\n')
 	for _, pin := range p.Pins {
-		fmt.Fprintf(&b, "  pin %s = %s\n", pin.Column, operands(pin.Operands))
+		fmt.Fprintf(&b, "  pin %s\n", pin.String())
 	}
 	if p.Rewrite != nil {
 		for i, e := range p.Rewrite.Eval {
@@ -183,7 +167,7 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "  other nodes %s\n", p.OtherText)
 	}
 	if p.Copy != nil {
-		fmt.Fprintf(&b, "  split by column %d of %d\n", p.Copy.Key+1, len(p.Copy.Columns))
+		fmt.Fprintf(&b, "  %s\n", p.Copy.split())
 	}
 	if p.Placing != nil {
 		fmt.Fprintf(&b, "  %s(%s)\n", p.Placing.Function, p.Placing.arguments())
@@ -195,38 +179,4 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "  set %s = %q local=%v\n", s.Name, s.Value, s.Local)
 	}
 	return b.String()
-}
-
-func operands(ops []Operand) string {
-	parts := make([]string, len(ops))
-	for i, o := range ops {
-		parts[i] = o.String()
-	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return "any of (" + strings.Join(parts, ", ") + ")"
-}
-
-func (o Operand) String() string {
-	s := ""
-	switch {
-	case o.Eval > 0:
-		s = fmt.Sprintf("evaluated %d", o.Eval)
-	case o.Param > 0:
-		s = fmt.Sprintf("$%d", o.Param)
-	case o.Null:
-		return "NULL"
-	case o.Literal >= 0:
-		s = fmt.Sprintf("literal %d", o.Literal)
-	default:
-		s = "'" + o.Text + "'"
-	}
-	if o.Negate {
-		s = "-" + s
-	}
-	if o.Array {
-		s = "elements of " + s
-	}
-	return s + "::" + o.From.String()
 }

@@ -9,24 +9,25 @@ import (
 	"github.com/pgshoal/pgshoal/keyspace"
 )
 
-// equality is one thing a condition demands: two columns are equal, or a column is one of some
-// constants.
-type equality struct {
+// condition is one thing that holds wherever an expression is true: two columns are equal, a column
+// is restricted, or several columns are compared at once.
+type condition struct {
 	left  column
 	right *column
-	ops   []Operand
+	fact  *restriction
+	row   *rowCondition
 }
 
-// equalities lists what must hold wherever the condition is true. Every equality is strict: it
-// is never true for NULL.
-func (p *planner) equalities(b *block, cond *pg.Node) []equality {
+// conditions lists what must hold wherever the expression is true. Every condition is strict: it is
+// never true where its columns (of a row: the first) are NULL.
+func (p *planner) conditions(b *block, cond *pg.Node) []condition {
 	switch e := cond.GetNode().(type) {
 	case *pg.Node_BoolExpr:
 		switch e.BoolExpr.Boolop {
 		case pg.BoolExprType_AND_EXPR:
-			var all []equality
+			var all []condition
 			for _, a := range e.BoolExpr.Args {
-				all = append(all, p.equalities(b, a)...)
+				all = append(all, p.conditions(b, a)...)
 			}
 			return all
 		case pg.BoolExprType_OR_EXPR:
@@ -34,47 +35,70 @@ func (p *planner) equalities(b *block, cond *pg.Node) []equality {
 		}
 	case *pg.Node_AExpr:
 		return p.comparison(b, e.AExpr)
+	case *pg.Node_FuncCall:
+		return p.startsWith(b, e.FuncCall)
 	case *pg.Node_SubLink:
 		return p.member(b, e.SubLink)
 	}
 	return nil
 }
 
-func (p *planner) comparison(b *block, e *pg.A_Expr) []equality {
-	if !plainEquals(e.Name) {
-		return nil
-	}
+func (p *planner) comparison(b *block, e *pg.A_Expr) []condition {
+	name := operatorName(e.Name)
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP:
-		return p.equals(b, e.Lexpr, e.Rexpr)
+		switch op, ordered := orderOperators[name]; {
+		case name == "=":
+			return p.equals(b, e.Lexpr, e.Rexpr)
+		case ordered:
+			return p.inequality(b, op, e.Lexpr, e.Rexpr)
+		case name == "~~":
+			return p.pattern(b, Like, name, e.Lexpr, e.Rexpr)
+		case name == "^@":
+			return p.pattern(b, Prefix, name, e.Lexpr, e.Rexpr)
+		}
+	case pg.A_Expr_Kind_AEXPR_LIKE:
+		if name == "~~" {
+			return p.pattern(b, Like, name, e.Lexpr, e.Rexpr)
+		}
+	case pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM:
+		return p.between(b, e)
 	case pg.A_Expr_Kind_AEXPR_IN:
+		if name != "=" {
+			return nil
+		}
 		if row := e.Lexpr.GetRowExpr(); row != nil {
 			return p.rowIn(b, row, e.Rexpr.GetList())
 		}
 		return p.oneOf(b, e.Lexpr, e.Rexpr)
 	case pg.A_Expr_Kind_AEXPR_OP_ANY:
-		return p.oneOf(b, e.Lexpr, e.Rexpr)
+		if name == "=" {
+			return p.oneOf(b, e.Lexpr, e.Rexpr)
+		}
 	}
 	return nil
 }
 
-// plainEquals accepts = and OPERATOR(pg_catalog.=).
-func plainEquals(name []*pg.Node) bool {
+// operatorName is the name of an operator that is not written as one of a schema of users:
+// < and OPERATOR(pg_catalog.<) alike.
+func operatorName(name []*pg.Node) string {
 	switch len(name) {
 	case 1:
-		return name[0].GetString_().GetSval() == "="
+		return name[0].GetString_().GetSval()
 	case 2:
-		return name[0].GetString_().GetSval() == "pg_catalog" && name[1].GetString_().GetSval() == "="
+		if name[0].GetString_().GetSval() == "pg_catalog" {
+			return name[1].GetString_().GetSval()
+		}
 	}
-	return false
+	return ""
 }
 
-func (p *planner) equals(b *block, l, r *pg.Node) []equality {
+func (p *planner) equals(b *block, l, r *pg.Node) []condition {
 	if lr, rr := l.GetRowExpr(), r.GetRowExpr(); lr != nil && rr != nil {
 		if len(lr.Args) != len(rr.Args) {
 			return nil
 		}
-		var all []equality
+		var all []condition
 		for i := range lr.Args {
 			all = append(all, p.equals(b, lr.Args[i], rr.Args[i])...)
 		}
@@ -86,7 +110,7 @@ func (p *planner) equals(b *block, l, r *pg.Node) []equality {
 		if !p.comparable(*lc, *rc) {
 			return nil
 		}
-		return []equality{{left: *lc, right: rc}}
+		return []condition{{left: *lc, right: rc}}
 	case lc != nil:
 		return p.equalsConstant(*lc, r)
 	case rc != nil:
@@ -95,47 +119,47 @@ func (p *planner) equals(b *block, l, r *pg.Node) []equality {
 	return nil
 }
 
-func (p *planner) equalsConstant(c column, n *pg.Node) []equality {
+func (p *planner) equalsConstant(c column, n *pg.Node) []condition {
 	t, ok := p.keyType(c)
-	if !ok || p.ownEquals(c) {
+	if !ok || p.ownOperator(c, "=") {
 		return nil
 	}
 	op, ok := p.keyOperand(n, t)
 	if !ok {
 		return nil
 	}
-	return []equality{{left: c, ops: []Operand{op}}}
+	return []condition{{left: c, fact: &restriction{ops: []Operand{op}}}}
 }
 
-func (p *planner) oneOf(b *block, l, r *pg.Node) []equality {
+func (p *planner) oneOf(b *block, l, r *pg.Node) []condition {
 	c := p.columnOf(b, l)
 	if c == nil {
 		return nil
 	}
 	t, ok := p.keyType(*c)
-	if !ok || p.ownEquals(*c) {
+	if !ok || p.ownOperator(*c, "=") {
 		return nil
 	}
 	ops, ok := p.operandsOf(r, t)
 	if !ok || slices.ContainsFunc(ops, func(op Operand) bool { return !accepts(t, op) }) {
 		return nil
 	}
-	return []equality{{left: *c, ops: ops}}
+	return []condition{{left: *c, fact: &restriction{ops: ops}}}
 }
 
 // rowIn reads (a, b) IN ((1, 2), (3, 4)) as a IN (1, 3) AND b IN (2, 4), which follows from it.
-func (p *planner) rowIn(b *block, row *pg.RowExpr, list *pg.List) []equality {
+func (p *planner) rowIn(b *block, row *pg.RowExpr, list *pg.List) []condition {
 	if list == nil {
 		return nil
 	}
-	var all []equality
+	var all []condition
 	for i, item := range row.Args {
 		c := p.columnOf(b, item)
 		if c == nil {
 			continue
 		}
 		t, ok := p.keyType(*c)
-		if !ok || p.ownEquals(*c) {
+		if !ok || p.ownOperator(*c, "=") {
 			continue
 		}
 		ops := make([]Operand, 0, len(list.Items))
@@ -152,37 +176,10 @@ func (p *planner) rowIn(b *block, row *pg.RowExpr, list *pg.List) []equality {
 			ops = append(ops, op)
 		}
 		if ops != nil {
-			all = append(all, equality{left: *c, ops: ops})
+			all = append(all, condition{left: *c, fact: &restriction{ops: ops}})
 		}
 	}
 	return all
-}
-
-// disjunction keeps the columns that every arm of an OR sets equal to constants.
-func (p *planner) disjunction(b *block, arms []*pg.Node) []equality {
-	var common []equality
-	for i, arm := range arms {
-		eqs := p.equalities(b, arm)
-		if i == 0 {
-			for _, e := range eqs {
-				if e.ops != nil {
-					common = append(common, e)
-				}
-			}
-			continue
-		}
-		kept := common[:0]
-		for _, c := range common {
-			for _, e := range eqs {
-				if e.ops != nil && e.left == c.left {
-					kept = append(kept, equality{left: c.left, ops: append(append([]Operand{}, c.ops...), e.ops...)})
-					break
-				}
-			}
-		}
-		common = kept
-	}
-	return common
 }
 
 // columnOf resolves a plain column. Casts are not looked through: they may change the value.
@@ -248,14 +245,14 @@ func (p *planner) comparable(a, b column) bool {
 		return false
 	}
 	tb, ok := p.keyType(b)
-	return ok && ta.Canonical() == tb.Canonical() && !p.ownEquals(a) && !p.ownEquals(b)
+	return ok && ta.Canonical() == tb.Canonical() && !p.ownOperator(a, "=") && !p.ownOperator(b, "=")
 }
 
-// ownEquals reports columns for which = may mean an operator that users made. PostgreSQL prefers
-// the operator of exactly these types, and types that have no = of their own (varchar, domains)
+// ownOperator reports columns for which an operator may mean one that users made. PostgreSQL prefers
+// the operator of exactly these types, and types that have none of their own (varchar, domains)
 // take any that fits.
-func (p *planner) ownEquals(c column) bool {
-	operators := p.catalog.EqualOperators()
+func (p *planner) ownOperator(c column, name string) bool {
+	operators := p.catalog.Operators(name)
 	if len(operators) == 0 {
 		return false
 	}

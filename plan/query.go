@@ -427,7 +427,7 @@ type membership struct {
 
 // isIn reports x IN (SELECT y), and = ANY (SELECT y), with one column.
 func isIn(s *pg.SubLink, r *ref) bool {
-	return s.SubLinkType == pg.SubLinkType_ANY_SUBLINK && (s.OperName == nil || plainEquals(s.OperName)) &&
+	return s.SubLinkType == pg.SubLinkType_ANY_SUBLINK && (s.OperName == nil || operatorName(s.OperName) == "=") &&
 		r != nil && !r.unknown && len(r.body.outputs) == 1
 }
 
@@ -443,7 +443,7 @@ func (p *planner) linkMemberships() {
 }
 
 // member reads x IN (SELECT y ...) where it must be true: x is one of the y.
-func (p *planner) member(b *block, s *pg.SubLink) []equality {
+func (p *planner) member(b *block, s *pg.SubLink) []condition {
 	r := p.sublinks[s]
 	if !isIn(s, r) {
 		return nil
@@ -452,7 +452,7 @@ func (p *planner) member(b *block, s *pg.SubLink) []equality {
 	if c == nil || !p.comparable(*c, column{r, 0}) {
 		return nil
 	}
-	return []equality{{left: *c, right: &column{r, 0}}}
+	return []condition{{left: *c, right: &column{r, 0}}}
 }
 
 // linkBodies connects the outputs of subqueries with the columns they come from.

@@ -2,13 +2,10 @@ package plan
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/pgshoal/pgshoal/catalog"
-	"github.com/pgshoal/pgshoal/keyspace"
 )
 
 // target makes the ref of the table that a statement writes.
@@ -57,14 +54,12 @@ func (p *planner) update(s *pg.UpdateStmt, parent *block) *block {
 	p.expressions(b, s.WhereClause)
 	p.expressions(b, s.ReturningList...)
 	p.where(b, tree, s.WhereClause)
-	for _, n := range s.TargetList {
-		p.assign(b, r, nil, n.GetResTarget())
-	}
+	p.assign(b, r, nil, s.TargetList)
 	p.returning(b, s.ReturningList, r)
 	return b
 }
 
-// keyColumns are the columns of a target that are its key: one, or several outputs of a view.
+// keyColumns are the columns of a target that belong to its key; through a view one may be there twice.
 func (p *planner) keyColumns(r *ref) []column {
 	if r.unknown {
 		return nil
@@ -73,7 +68,7 @@ func (p *planner) keyColumns(r *ref) []column {
 	for i := range r.width() {
 		c := column{r, i}
 		if t, at := c.base(); t != nil {
-			if pl := p.placed(t); pl.placement == catalog.Distributed && pl.key == at {
+			if pl := p.placed(t); pl.placement == catalog.Distributed && slices.Contains(pl.keys, at) {
 				keys = append(keys, c)
 			}
 		}
@@ -81,26 +76,33 @@ func (p *planner) keyColumns(r *ref) []column {
 	return keys
 }
 
-// assign checks SET key = value: a new key must lead to the node the row is on, which the pin
+// assign checks SET key = value: a new key must lead to the node the row is on, which a pin
 // ensures, or be the old one. excluded is the row of ON CONFLICT that was to be inserted.
-func (p *planner) assign(b *block, r, excluded *ref, t *pg.ResTarget) {
-	for _, key := range p.keyColumns(r) {
-		if r.columnName(key.index) != t.Name {
-			continue
+func (p *planner) assign(b *block, r, excluded *ref, targets []*pg.Node) {
+	change := rekey{values: map[int]Operand{}}
+	for _, n := range targets {
+		t := n.GetResTarget()
+		for _, key := range p.keyColumns(r) {
+			if r.columnName(key.index) != t.Name {
+				continue
+			}
+			c := p.columnOf(b, t.Val)
+			if c != nil && (*c == key || excluded != nil && *c == column{excluded, key.index}) {
+				continue
+			}
+			kt, ok := p.keyType(key)
+			if op, isOp := p.keyOperand(t.Val, kt); ok && isOp {
+				base, _ := key.baseColumn()
+				change.ref, change.values[base.index] = base.ref, op
+				p.rekeyed[r] = true
+				continue
+			}
+			p.fail(refuse("Delete the row and insert it again with the new key.",
+				"an UPDATE of the key column %q of a distributed table to a computed value is not supported", t.Name))
 		}
-		c := p.columnOf(b, t.Val)
-		if c != nil && (*c == key || excluded != nil && *c == column{excluded, key.index}) {
-			continue
-		}
-		kt, ok := p.keyType(key)
-		if op, isOp := p.keyOperand(t.Val, kt); ok && isOp {
-			table, at := key.base()
-			p.newKeys = append(p.newKeys, p.newKeyPin(table, at, kt, []Operand{op}))
-			p.rekeyed[r] = true
-			continue
-		}
-		p.fail(refuse("Delete the row and insert it again with the new key.",
-			"an UPDATE of the key column %q of a distributed table to a computed value is not supported", t.Name))
+	}
+	if change.ref != nil {
+		p.rekeys = append(p.rekeys, change)
 	}
 }
 
@@ -148,9 +150,7 @@ func (p *planner) merge(s *pg.MergeStmt, parent *block) *block {
 func (p *planner) mergeAction(b *block, r *ref, w *pg.MergeWhenClause) {
 	switch w.CommandType {
 	case pg.CmdType_CMD_UPDATE:
-		for _, n := range w.TargetList {
-			p.assign(b, r, nil, n.GetResTarget())
-		}
+		p.assign(b, r, nil, w.TargetList)
 	case pg.CmdType_CMD_INSERT:
 		p.mergeInsert(b, r, w)
 	}
@@ -161,24 +161,38 @@ func (p *planner) mergeInsert(b *block, r *ref, w *pg.MergeWhenClause) {
 		p.fail(refuse("Write to the table behind the view.", "MERGE that inserts through a view of a distributed table is not supported"))
 		return
 	}
-	key := p.keyColumn(r)
-	if key == nil {
+	if r.table == nil || p.placed(r.table).placement != catalog.Distributed {
 		return
 	}
-	at := slices.Index(insertNames(r.table, w.TargetList), r.table.Columns[key.index].Name)
-	if at >= 0 && at < len(w.Values) {
-		if c := p.columnOf(b, w.Values[at]); c != nil && c.ref != r {
-			p.newRows = append(p.newRows, newRow{*c, *key})
+	row := newRow{table: r.table}
+	names := insertNames(r.table, w.TargetList)
+	for _, at := range p.placed(r.table).keys {
+		var value *pg.Node
+		if i := slices.Index(names, r.table.Columns[at].Name); i >= 0 && i < len(w.Values) {
+			value = w.Values[i]
+		}
+		source, ok := p.keySource(b, r, at, value)
+		if !ok {
+			p.fail(refuse("Insert the key from a column of the source that is equal to it.",
+				"MERGE inserts rows into distributed table %q whose key is not a plain column of its source", r.table.Name))
 			return
 		}
-		kt, ok := p.keyType(*key)
-		if op, isOp := p.keyOperand(w.Values[at], kt); ok && isOp {
-			p.newKeys = append(p.newKeys, p.newKeyPin(r.table, key.index, kt, []Operand{op}))
-			return
-		}
+		row.sources = append(row.sources, source)
 	}
-	p.fail(refuse("Insert the key from a column of the source that is equal to it.",
-		"MERGE inserts rows into distributed table %q whose key is not a plain column of its source", r.table.Name))
+	p.newRows = append(p.newRows, row)
+}
+
+// keySource reads the value of one key column of a row that MERGE makes.
+func (p *planner) keySource(b *block, r *ref, at int, value *pg.Node) (keySource, bool) {
+	if value == nil {
+		return keySource{}, false
+	}
+	if c := p.columnOf(b, value); c != nil && c.ref != r {
+		return keySource{column: c}, true
+	}
+	kt, ok := p.keyType(column{r, at})
+	op, isOp := p.keyOperand(value, kt)
+	return keySource{op: op}, ok && isOp
 }
 
 func (p *planner) insert(s *pg.InsertStmt, parent *block) *block {
@@ -201,67 +215,61 @@ func (p *planner) insert(s *pg.InsertStmt, parent *block) *block {
 	if r.table != nil && !r.unknown {
 		p.defaultRoutines(r.table)
 	}
-	key := p.keyColumn(r)
-	if key == nil {
+	if r.table == nil || p.placed(r.table).placement != catalog.Distributed {
 		return b
 	}
-	p.insertKey(s, r, *key, source, body)
+	p.insertKey(s, r, source, body)
 	return b
 }
 
-// insertKey finds where the key of the new rows comes from.
-func (p *planner) insertKey(s *pg.InsertStmt, r *ref, key column, source *pg.SelectStmt, body *block) {
-	at := slices.Index(insertNames(r.table, s.Cols), r.table.Columns[key.index].Name)
-	switch {
-	case source == nil || len(source.ValuesLists) > 0:
-		p.insertValues(s, r.table, key, source, at)
-	case at >= 0 && at < len(body.outputs) && !body.holes:
-		o := body.outputs[at]
-		if o.source != nil {
-			p.newRows = append(p.newRows, newRow{*o.source, key})
-			p.graph.directed(*o.source, key) // for RETURNING
-			p.settled[r] = true
-			return
-		}
-		kt, ok := p.keyType(key)
-		if op, isOp := p.keyOperand(o.expr, kt); ok && isOp {
-			p.pinInsert(r.table, key, []Operand{op})
-			return
-		}
-		fallthrough
-	default:
-		p.fail(refuse("Select the key as a plain column that is equal to a constant.",
-			"INSERT ... SELECT into distributed table %q: the key of the new rows is not known before it runs", r.table.Name))
+// insertKey finds where the keys of the new rows come from.
+func (p *planner) insertKey(s *pg.InsertStmt, r *ref, source *pg.SelectStmt, body *block) {
+	place := p.placed(r.table)
+	if place.entry != nil {
+		return // all rows of the table are where its schema is
 	}
+	if source == nil || len(source.ValuesLists) > 0 {
+		p.insertValues(s, r)
+		return
+	}
+	row := newRow{table: r.table}
+	names := insertNames(r.table, s.Cols)
+	for _, key := range place.keys {
+		at := slices.Index(names, r.table.Columns[key].Name)
+		from, ok := keySource{}, false
+		if at >= 0 && at < len(body.outputs) && !body.holes {
+			from, ok = p.selectedKey(column{r, key}, &body.outputs[at])
+		}
+		if !ok {
+			p.fail(refuse("Select the key as a plain column that is equal to a constant.",
+				"INSERT ... SELECT into distributed table %q: the key of the new rows is not known before it runs", r.table.Name))
+			return
+		}
+		row.sources = append(row.sources, from)
+	}
+	p.newRows = append(p.newRows, row)
+	p.settled[r] = true
 }
 
-// newRow is a row to come whose key is a column of what it is made from.
-type newRow struct{ source, key column }
-
-// pinNewRows demands that the keys of rows to come are known.
-func (p *planner) pinNewRows() {
-	for _, n := range p.newRows {
-		t := n.key.ref.table
-		key := &t.Columns[n.key.index]
-		kt, ok := p.keyType(n.key)
-		ops, known := p.graph.consts[n.source]
-		from, _ := n.source.base()
-		pin := p.newKeyPin(t, n.key.index, kt, ops)
-		// A modifier of the key's type could change the value on its way.
-		same := pin.Cast == "" || from != nil && p.sameDeclaredType(n)
-		if !ok || !known || !same || !p.comparable(n.source, n.key) || !key.NotNull && !p.neverExtended(n.source) {
-			p.fail(refuse("Take the key from a plain column of the same type that is equal to a constant.",
-				"the keys of new rows for distributed table %q are not known before the statement runs", t.Name))
-			return
-		}
-		pin.Insert, pin.Cast, pin.Length = false, "", 0 // NULL is equal to nothing, so it makes no row
-		p.addPin(pin)
+// selectedKey reads one key column of INSERT ... SELECT. What is known of it is known in RETURNING too.
+func (p *planner) selectedKey(key column, o *output) (keySource, bool) {
+	if o.source != nil {
+		p.graph.directed(*o.source, key)
+		return keySource{column: o.source}, true
 	}
+	kt, ok := p.keyType(key)
+	op, isOp := p.keyOperand(o.expr, kt)
+	if ok = ok && isOp; ok {
+		p.knowStored(key, []Operand{op})
+	}
+	return keySource{op: op}, ok
 }
 
-func (p *planner) sameDeclaredType(n newRow) bool {
-	from, at := n.source.base()
-	return from.Columns[at].TypeName == n.key.ref.table.Columns[n.key.index].TypeName
+// knowStored records the values of a key column of new rows, unless storing may change them.
+func (p *planner) knowStored(key column, ops []Operand) {
+	if p.assignedColumn(key.ref.table, key.index, nil).Cast == "" {
+		p.graph.constant(key, ops)
+	}
 }
 
 // insertNames is the column list of an INSERT, by name.
@@ -278,24 +286,34 @@ func insertNames(t *catalog.Table, cols []*pg.Node) []string {
 	return names
 }
 
-func (p *planner) pinInsert(t *catalog.Table, key column, ops []Operand) {
-	kt, _ := p.keyType(key)
-	pin := p.newKeyPin(t, key.index, kt, ops)
-	p.newKeys = append(p.newKeys, pin)
-	p.settled[key.ref] = true
-	if pin.Cast == "" {
-		p.graph.constant(key, ops) // for RETURNING
-	}
-}
-
 // insertValues pins the rows of VALUES. Keys that must be computed, defaults among them, are
 // evaluated once and sent as parameters.
-func (p *planner) insertValues(s *pg.InsertStmt, t *catalog.Table, key column, source *pg.SelectStmt, at int) {
+func (p *planner) insertValues(s *pg.InsertStmt, r *ref) {
+	place := p.placed(r.table)
+	pin := Pin{Distribution: place.distribution, Table: r.table.Name, Insert: true, Stored: true}
+	for _, at := range place.keys {
+		ops, ok := p.insertedKey(s, column{r, at})
+		if !ok {
+			return
+		}
+		pin.Keys = append(pin.Keys, p.assignedColumn(r.table, at, ops))
+		p.knowStored(column{r, at}, ops)
+	}
+	p.newKeys = append(p.newKeys, pin)
+	p.settled[r] = true
+}
+
+// insertedKey reads one key column of all rows of VALUES.
+func (p *planner) insertedKey(s *pg.InsertStmt, key column) ([]Operand, bool) {
+	t := key.ref.table
 	kt, ok := p.keyType(key)
 	if !ok {
 		p.fail(refuse("", "the key of distributed table %q has a type that cannot be read", t.Name))
-		return
+		return nil, false
 	}
+	// An evaluated key before this one may have changed the statement.
+	source := s.SelectStmt.GetSelectStmt()
+	at := slices.Index(insertNames(t, s.Cols), t.Columns[key.index].Name)
 	rows := 1
 	if source != nil {
 		rows = len(source.ValuesLists)
@@ -317,11 +335,11 @@ func (p *planner) insertValues(s *pg.InsertStmt, t *catalog.Table, key column, s
 		}
 		op, ok := p.evaluateKey(s, t, key, source, i, at, expr)
 		if !ok {
-			return
+			return nil, false
 		}
 		ops = append(ops, op)
 	}
-	p.pinInsert(t, key, ops)
+	return ops, true
 }
 
 func (p *planner) conflict(b *block, r *ref, c *pg.OnConflictClause) {
@@ -338,9 +356,7 @@ func (p *planner) conflict(b *block, r *ref, c *pg.OnConflictClause) {
 	}
 	p.expressions(inner, c.WhereClause)
 	p.expressions(inner, c.TargetList...)
-	for _, n := range c.TargetList {
-		p.assign(inner, r, excluded, n.GetResTarget())
-	}
+	p.assign(inner, r, excluded, c.TargetList)
 }
 
 // returning lists the outputs of a write. What is known of the columns of changed is known of
@@ -360,25 +376,4 @@ func (p *planner) returning(b *block, list []*pg.Node, changed *ref) {
 			o.source = nil
 		}
 	}
-}
-
-// newKeyPin is the pin of keys that are about to be stored.
-func (p *planner) newKeyPin(t *catalog.Table, index int, kt keyspace.Type, ops []Operand) Pin {
-	c := &t.Columns[index]
-	pin := Pin{
-		Distribution: p.placed(t).distribution, Type: kt, Column: t.Name + "." + c.Name, Operands: ops, Insert: true,
-	}
-	name, modifier, has := strings.Cut(c.TypeName, "(")
-	if domain := p.catalog.BaseType(c.TypeOID) != c.TypeOID; domain && kt.Canonical() != keyspace.Int8 {
-		pin.Cast = c.TypeName // it may have a modifier
-		return pin
-	}
-	if !has {
-		return pin
-	}
-	pin.Cast = c.TypeName
-	if name == "character varying" || name == "character" {
-		pin.Length, _ = strconv.Atoi(strings.TrimSuffix(modifier, ")"))
-	}
-	return pin
 }

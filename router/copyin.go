@@ -64,7 +64,7 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 	for _, t := range targets {
 		r.byNode[t.part.node] = t
 	}
-	if c.Key >= 0 {
+	if len(c.Keys) > 0 {
 		r.distribution = m.Distribution(c.Pin.Distribution)
 	}
 	return r.run(ctx)
@@ -195,6 +195,7 @@ type rowSender struct {
 	copy         *plan.Copy
 	distribution *keyspace.Distribution
 	binary       bool
+	values       []exec.Value
 	targets      []*copyTarget
 	byNode       map[string]*copyTarget
 }
@@ -289,28 +290,34 @@ func (r *rowSender) row(data []byte, key [][]byte) error {
 		}
 		return nil
 	}
-	if key[0] == nil {
-		return &exec.NullKey{Pin: r.copy.Pin}
+	r.values = r.values[:0]
+	for _, v := range key {
+		r.values = append(r.values, exec.Value{Data: v, Null: v == nil, Binary: r.binary})
 	}
-	hash, err := exec.Hash(&r.copy.Pin, r.copy.Pin.Type, exec.Value{Data: key[0], Binary: r.binary}, r)
+	shard, err := exec.Row(r.distribution, &r.copy.Pin, r.values, r)
 	if err != nil {
 		return r.keyError(err)
 	}
-	return r.add(r.byNode[r.distribution.FindHash(keyspace.Point(hash)).Node], data)
+	return r.add(r.byNode[shard.Node], data)
 }
 
-// Hash asks the home node over a connection of its own: those of the transaction are busy.
-func (r *rowSender) Hash(key keyspace.Type, as string, text []byte) (uint64, error) {
+// Canonical asks the home node over a connection of its own: those of the transaction are busy.
+func (r *rowSender) Canonical(key keyspace.Type, as string, text []byte) ([]byte, error) {
 	s := r.session
 	conn, err := s.acquire(context.Background(), s.router.view.Load().m.Home)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer s.router.pool.Release(conn)
 	if err := s.sync(context.Background(), conn); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return hashOn(conn, key, as, text)
+	return canonicalOn(conn, key, as, text)
+}
+
+// Entry would find a directory's entry.
+func (r *rowSender) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, error) {
+	return 0, false, errDirectory()
 }
 
 func (r *rowSender) keyError(err error) error {
@@ -320,7 +327,7 @@ func (r *rowSender) keyError(err error) error {
 		return e
 	}
 	if errors.Is(err, keyspace.ErrInvalid) || errors.Is(err, keyspace.ErrNotProven) {
-		out := pgwire.Errorf("22P03", "incorrect binary data for the key column %s", r.copy.Pin.Column)
+		out := pgwire.Errorf("22P03", "incorrect binary data for the key column %s", r.copy.Pin.Columns())
 		out.Where = r.splitter.Where()
 		return out
 	}
@@ -353,9 +360,7 @@ func (r *rowSender) append(t *copyTarget, data []byte) {
 // splitter translates COPY's options.
 func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, error) {
 	opts := copyrows.Options{Table: c.Table, Columns: c.Columns, Encoding: s.reported["client_encoding"]}
-	if c.Key >= 0 {
-		opts.KeyColumns = []int{c.Key}
-	}
+	opts.KeyColumns = c.Keys
 	if major, _, ok := strings.Cut(s.reported["server_version"], "."); ok {
 		opts.ServerVersion = int(atoi([]byte(major)))
 	}

@@ -522,20 +522,30 @@ func (s *session) homeInTransaction(ctx context.Context) (*pool.Conn, func(), er
 	return p.conn, func() {}, nil
 }
 
-// Hash asks the home node for the hash of a key that only PostgreSQL can read.
-func (s *session) Hash(key keyspace.Type, as string, text []byte) (uint64, error) {
+// Canonical asks the home node for a key that only PostgreSQL can read.
+func (s *session) Canonical(key keyspace.Type, as string, text []byte) ([]byte, error) {
 	conn, done, err := s.homeConnection(context.Background())
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer done()
-	return hashOn(conn, key, as, text)
+	return canonicalOn(conn, key, as, text)
 }
 
-func hashOn(conn *pool.Conn, key keyspace.Type, as string, text []byte) (uint64, error) {
-	rows, err := conn.QueryParams(context.Background(), "SELECT "+key.HashExpression("$1::"+as), text)
+func canonicalOn(conn *pool.Conn, key keyspace.Type, as string, text []byte) ([]byte, error) {
+	rows, err := conn.QueryParams(context.Background(), "SELECT "+exec.CanonicalSQL(key, "$1::"+as), text)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return parseHash(rows[0][0])
+	return rows[0][0], nil
+}
+
+// Entry would find a directory's entry.
+func (s *session) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, error) {
+	return 0, false, errDirectory()
+}
+
+// errDirectory is what routers say of a distribution that only a later version can make.
+func errDirectory() *pgwire.Error {
+	return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "this router does not know directory distributions")
 }

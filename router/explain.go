@@ -3,10 +3,13 @@ package router
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
 )
 
 // explains reports an EXPLAIN in text whose first line should say where the statement runs. What
@@ -25,11 +28,10 @@ func (s *session) explained(ctx context.Context, st *plannedStatement, p *partic
 	if err != nil {
 		return err
 	}
-	columns := make([]string, 0, len(st.plan.Pins))
-	for _, pin := range st.plan.Pins {
-		columns = append(columns, pin.Column)
+	line, err := s.routeLine(st.plan, p.node)
+	if err != nil {
+		return err
 	}
-	line := "Route  (node: " + p.node + ", by " + strings.Join(columns, ", ") + ")"
 	out := s.client.Out()
 	for len(answer) >= 5 {
 		size := 1 + int(binary.BigEndian.Uint32(answer[1:]))
@@ -46,6 +48,38 @@ func (s *session) explained(ctx context.Context, st *plannedStatement, p *partic
 		}
 	}
 	return nil
+}
+
+// routeLine says where a statement runs, by which columns, and how many shards they leave of each
+// distribution.
+func (s *session) routeLine(pl *plan.Plan, node string) (string, error) {
+	var columns, pruned []string
+	var distributions []uint32
+	left := map[uint32][]int{}
+	m := s.router.view.Load().m
+	for i := range pl.Pins {
+		pin := &pl.Pins[i]
+		if by := pin.Restricted(); !slices.Contains(columns, by) {
+			columns = append(columns, by)
+		}
+		d := m.Distribution(pin.Distribution)
+		if d == nil {
+			return "", errStale()
+		}
+		shards, err := exec.Shards(d, pin, s, s)
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(distributions, pin.Distribution) {
+			distributions = append(distributions, pin.Distribution)
+		}
+		left[pin.Distribution] = append(left[pin.Distribution], shards...)
+	}
+	for _, id := range distributions {
+		slices.Sort(left[id])
+		pruned = append(pruned, itoa(len(slices.Compact(left[id])))+" of "+itoa(len(m.Distribution(id).Shards)))
+	}
+	return "Route  (node: " + node + ", by " + strings.Join(columns, ", ") + ", shards: " + strings.Join(pruned, ", ") + ")", nil
 }
 
 // appendIndented appends a row of a plan below the router's line.

@@ -272,6 +272,7 @@ func clientError(err error) *pgwire.Error {
 	var refusal *plan.Refusal
 	var several *exec.SeveralNodes
 	var null *exec.NullKey
+	var homeless *exec.Homeless
 	switch {
 	case errors.As(err, &e):
 		return survivable(e)
@@ -287,6 +288,8 @@ func clientError(err error) *pgwire.Error {
 			WithHint("Write the key as a literal or a parameter of the key's own type, without a fraction or a computation.")
 	case errors.As(err, &null):
 		return nullKeyError(null)
+	case errors.As(err, &homeless):
+		return homelessError(homeless)
 	}
 	return pgwire.Errorf(pgwire.CodeInternal, "%v", err)
 }
@@ -304,9 +307,18 @@ func survivable(e *pgwire.Error) *pgwire.Error {
 
 // nullKeyError says it as PostgreSQL does for a column that is declared NOT NULL.
 func nullKeyError(n *exec.NullKey) *pgwire.Error {
-	table, column, _ := strings.Cut(n.Pin.Column, ".")
+	table, column, _ := strings.Cut(n.Column, ".")
 	e := pgwire.Errorf("23502", "null value in column %q of relation %q violates not-null constraint", column, table).
 		WithDetail("The column is the key of a distributed table.")
+	e.Table, e.Column = table, column
+	return e
+}
+
+// homelessError says it as PostgreSQL does for a row that a check forbids.
+func homelessError(h *exec.Homeless) *pgwire.Error {
+	table, column, _ := strings.Cut(h.Column, ".")
+	e := pgwire.Errorf("23514", "no region is declared for value %q in column %q of relation %q", h.Value, column, table).
+		WithHint("Add the value to a region of the distribution, or declare a default region.")
 	e.Table, e.Column = table, column
 	return e
 }
