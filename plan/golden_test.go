@@ -16,6 +16,7 @@ import (
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/shardtest"
@@ -26,6 +27,7 @@ import (
 //
 //	schema: SQL on top of testdata/schema.sql
 //	plan [params=(oid, ...)] [path=(schema, ...)] [temp=(name, ...)]: the plan of one statement
+//	nodes: the plan of a statement without parameters, and the shards that each of its pins leads to
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	server := shardtest.StartPostgres(t)
@@ -67,7 +69,8 @@ func planText(t *testing.T, cat *catalog.Catalog, d *datadriven.TestData) string
 			in.temp = arg.Vals
 		}
 	}
-	res, err := makePlan(cat, testMap(t), d.Input, in)
+	m := testMap(t)
+	res, err := makePlan(cat, m, d.Input, in)
 	var refusal *plan.Refusal
 	if errors.As(err, &refusal) {
 		text := refusal.SQLState() + ": " + refusal.Message + "\n"
@@ -83,7 +86,30 @@ func planText(t *testing.T, cat *catalog.Catalog, d *datadriven.TestData) string
 	if res.Fixed {
 		text += "  for this text only\n"
 	}
+	if d.Cmd == "nodes" {
+		text += whereTo(m, res.Plan, d.Input)
+	}
 	return text
+}
+
+// whereTo says what each pin of a plan comes to with the literals of a text.
+func whereTo(m *keyspace.Map, p *plan.Plan, sql string) string {
+	var norm sqltext.Normalized
+	sqltext.Normalize(&norm, sql, true)
+	values := literalValues{&norm, sql}
+	var b strings.Builder
+	for i := range p.Pins {
+		pin := &p.Pins[i]
+		d := m.Distribution(pin.Distribution)
+		shards, err := exec.Shards(d, pin, values, noAsker{})
+		if err != nil {
+			fmt.Fprintf(&b, "  error: %v\n", err)
+			continue
+		}
+		nodes, _ := exec.Nodes(m, pin, values, noAsker{})
+		fmt.Fprintf(&b, "  %d of %d shards, on: %s\n", len(shards), len(d.Shards), strings.Join(nodes, ", "))
+	}
+	return b.String()
 }
 
 // request is what a session adds to a statement.
@@ -131,7 +157,11 @@ func testMap(tb testing.TB) *keyspace.Map {
 	m := keyspace.NewMap("test")
 	var err error
 	for i, name := range []string{"n1", "n2", "n3"} {
-		if m, err = m.AddNode(keyspace.Node{Name: name, Addresses: []string{fmt.Sprintf("127.0.0.1:%d", 5000+i)}, Weight: 1, State: keyspace.NodeActive}); err != nil {
+		node := keyspace.Node{Name: name, Addresses: []string{fmt.Sprintf("127.0.0.1:%d", 5000+i)}, Weight: 1, State: keyspace.NodeActive}
+		if node.Region = "us"; i == 0 {
+			node.Region = "eu"
+		}
+		if m, err = m.AddNode(node); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -142,7 +172,7 @@ func testMap(tb testing.TB) *keyspace.Map {
 			tb.Fatal(err)
 		}
 	}
-	return m
+	return addStrategies(tb, m)
 }
 
 // database is a database with the pg_shoal schema.
@@ -199,5 +229,5 @@ func (d *database) load(tb testing.TB) *catalog.Catalog {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return c
+	return placeSchemas(c)
 }

@@ -29,6 +29,26 @@ SELECT pg_shoal.set_table(t, 'distributed', d, ARRAY[k]::name[]) FROM (VALUES ('
     ('lines', 1, 'customer_id'), ('customers', 1, 'id'), ('users', 2, 'email'), ('short_names', 2, 'name'), ('events', 3, 'id'),
     ('prices', 4, 'amount'), ('days', 5, 'day'), ('stamps', 6, 'at'), ('codes', 7, 'code'), ('always', 1, 'id'), ('parts', 1, 'customer_id'),
     ('"Odd Name"', 1, 'Key'), ('by_domain', 1, 'k'), ('by_short', 2, 'k')) x(t, d, k);
+-- Distribution 8 is by the hash of two columns, 9 by a range of time, 10 by region and hash, 11 by hash and range,
+-- 12 by a range of text, 13 by region alone, 14 by directory, 15 by schema, 16 by a range of two columns, 17 by
+-- region, hash and range.
+CREATE TABLE pairs (a bigint NOT NULL, b int NOT NULL, v int, PRIMARY KEY (a, b));
+CREATE TABLE visits (at timestamptz NOT NULL DEFAULT now(), page text, v int);
+CREATE TABLE people (country text NOT NULL, id bigint NOT NULL, name text, PRIMARY KEY (country, id));
+CREATE TABLE metrics (tenant bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(), name text, v numeric, PRIMARY KEY (tenant, at, name));
+CREATE TABLE readings (tenant int NOT NULL, at timestamptz NOT NULL, v numeric);
+CREATE TABLE words (word text COLLATE "C" PRIMARY KEY, v int);
+CREATE TABLE other_words (word text COLLATE "und-x-icu" PRIMARY KEY, v int);
+CREATE TABLE shops (region text PRIMARY KEY, v int);
+CREATE TABLE accounts (name text PRIMARY KEY, v int);
+CREATE SCHEMA tenant_1; CREATE TABLE tenant_1.notes (id int PRIMARY KEY, v text); CREATE TABLE tenant_1.tags (id int, note int);
+CREATE SCHEMA tenant_3; CREATE TABLE tenant_3.notes (id int PRIMARY KEY, v text);
+CREATE TABLE steps (a int NOT NULL, b bigint NOT NULL, c int, PRIMARY KEY (a, b));
+CREATE TABLE sales (region text NOT NULL, tenant bigint NOT NULL, at timestamptz NOT NULL DEFAULT now(), v int);
+SELECT pg_shoal.set_table(t, 'distributed', d, k::name[]) FROM (VALUES ('pairs'::regclass, 8, '{a,b}'), ('visits', 9, '{at}'),
+    ('people', 10, '{country,id}'), ('metrics', 11, '{tenant,at}'), ('readings', 11, '{tenant,at}'), ('words', 12, '{word}'),
+    ('other_words', 12, '{word}'), ('shops', 13, '{region}'), ('accounts', 14, '{name}'), ('steps', 16, '{a,b}'),
+    ('sales', 17, '{region,tenant,at}')) x(t, d, k);
 SELECT pg_shoal.set_table('countries', 'reference', NULL, NULL), pg_shoal.set_table('products', 'reference', NULL, NULL);
 
 CREATE VIEW big_orders AS SELECT customer_id AS customer, id, total FROM orders WHERE total > 100;
