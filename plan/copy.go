@@ -29,6 +29,7 @@ func (p *planner) copy(s *pg.CopyStmt) {
 	}
 	place := p.placed(t)
 	if s.IsFrom {
+		p.stored = append(p.stored, t)
 		p.expressions(&block{}, s.WhereClause)
 		p.defaultRoutines(t)
 		p.checkRoutines(place.placement != catalog.Local)

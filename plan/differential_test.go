@@ -37,18 +37,25 @@ type cluster struct {
 	db      *database
 	catalog *catalog.Catalog
 	m       *keyspace.Map
+	d       *keyspace.Distribution
 }
 
-func newCluster(t *testing.T) *cluster {
-	server := shardtest.StartPostgres(t)
+// newCluster spreads the tables by a key of k, or of k and w.
+func newCluster(t *testing.T, server *shardtest.Postgres, name string, s strategy) *cluster {
 	var schema strings.Builder
 	for _, s := range []string{"whole", "n1", "n2", "n3"} {
 		schema.WriteString("CREATE SCHEMA " + s + "; SET search_path = " + s + ";" + differentialSchema)
 	}
-	db := newDatabase(t, server, "differential", schema.String()+`
-		SELECT pg_shoal.set_table('whole.a', 'distributed', 1, '{k}'), pg_shoal.set_table('whole.b', 'distributed', 1, '{k}'),
-			pg_shoal.set_table('whole.c', 'distributed', 1, '{k}'), pg_shoal.set_table('whole.r', 'reference', NULL, NULL)`)
-	return &cluster{db, db.load(t), testMap(t)}
+	columns := "{k}"
+	if len(s.key.Types) > 1 {
+		columns = "{k,w}"
+	}
+	db := newDatabase(t, server, "differential_"+name, schema.String()+strings.ReplaceAll(`
+		SELECT pg_shoal.set_table('whole.a', 'distributed', 1, KEY), pg_shoal.set_table('whole.b', 'distributed', 1, KEY),
+			pg_shoal.set_table('whole.c', 'distributed', 1, KEY), pg_shoal.set_table('whole.r', 'reference', NULL, NULL)`,
+		"KEY", plan.QuoteLiteral(columns)))
+	m := addStrategies(t, threeNodes(t), s)
+	return &cluster{db, db.load(t), m, m.Distribution(1)}
 }
 
 // fill puts random rows into the whole and onto the nodes.
@@ -61,6 +68,9 @@ func (c *cluster) fill(t *rapid.T, r *rand.Rand) {
 		return "NULL"
 	}
 	add := func(table, row string, nodes ...string) {
+		if nodes[0] == "" {
+			return // a row that belongs nowhere
+		}
 		for _, s := range append(nodes, "whole") {
 			fmt.Fprintf(&sql, "INSERT INTO %s.%s VALUES (%s);", s, table, row)
 		}
@@ -70,12 +80,15 @@ func (c *cluster) fill(t *rapid.T, r *rand.Rand) {
 	}
 	for _, table := range []string{"a", "b", "c"} {
 		for range 3 + r.IntN(7) {
-			k := r.IntN(8)
-			row := fmt.Sprintf("%d, %s, %s", k, value(7), value(3))
-			if table == "c" {
-				row = fmt.Sprintf("%s, %d, %s", value(7), k, value(7))
+			k, w := fmt.Sprint(r.IntN(8)), value(7)
+			if len(c.d.Key.Types) > 1 {
+				w = fmt.Sprint(r.IntN(8))
 			}
-			add(table, row, c.nodeOf(fmt.Sprint(k)))
+			row := k + ", " + value(7) + ", " + w
+			if table == "c" {
+				row = w + ", " + k + ", " + value(7)
+			}
+			add(table, row, c.nodeOf(k, w))
 		}
 	}
 	for range 1 + r.IntN(4) {
@@ -86,12 +99,22 @@ func (c *cluster) fill(t *rapid.T, r *rand.Rand) {
 	}
 }
 
-func (c *cluster) nodeOf(key string) string {
-	hash, err := keyspace.HashText(keyspace.Int8, keyspace.Int8, []byte(key))
-	if err != nil {
-		return ""
+// nodeOf is the node of a row with these values of k and w.
+func (c *cluster) nodeOf(key ...string) string {
+	var point []byte
+	for _, component := range c.d.Key.Components() {
+		var types []keyspace.Type
+		var values []keyspace.Value
+		for _, i := range component.Columns {
+			types = append(types, keyspace.Int8)
+			values = append(values, keyspace.Value{Data: []byte(key[i]), From: keyspace.Int8})
+		}
+		var err error
+		if point, err = c.d.Key.AppendComponent(point, &component, types, values); err != nil {
+			return ""
+		}
 	}
-	return c.m.Distribution(1).FindHash(keyspace.Point(hash)).Node
+	return c.d.Shards[c.d.Find(point)].Node
 }
 
 // literalValues gives operands the literals of one text, as a router does.
@@ -131,14 +154,40 @@ func (noAsker) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, error)
 // that node's rows only, what PostgreSQL answers over all rows. A plan serves every text that
 // differs in literals only, so it is also used for a second set of them.
 func TestRoutedAnswers(t *testing.T) {
-	c := newCluster(t)
+	const hash, ordered = keyspace.Hash, keyspace.Range
+	one, two := []keyspace.Type{keyspace.Int8}, []keyspace.Type{keyspace.Int8, keyspace.Int8}
+	list := keyspace.Dimension{Method: keyspace.List, Columns: []int{0}, Default: "us", Regions: []keyspace.Region{
+		{Name: "eu", ID: 1, Values: []string{"0", "1", "2"}}, {Name: "us", ID: 2, Values: []string{"3", "4"}},
+	}}
+	server, strict := shardtest.StartPostgres(t), list
+	strict.Default = ""
+	for name, s := range map[string]strategy{
+		"hash":      {key: keyspace.HashKey(keyspace.Int8), shards: 12},
+		"range":     {key: keyspace.Key{Types: one, Dimensions: []keyspace.Dimension{dimension(ordered, 0)}}, split: [][]string{{"2"}, {"3"}, {"6"}}},
+		"list":      {key: keyspace.Key{Types: one, Dimensions: []keyspace.Dimension{list, dimension(hash, 0)}}, shards: 3},
+		"strict":    {key: keyspace.Key{Types: two, Dimensions: []keyspace.Dimension{strict, dimension(hash, 1)}}, shards: 2},
+		"hashes":    {key: keyspace.HashKey(two...), shards: 12},
+		"ranges":    {key: keyspace.Key{Types: two, Dimensions: []keyspace.Dimension{dimension(ordered, 0, 1)}}, split: [][]string{{"2", "4"}, {"3"}, {"5", "2"}}},
+		"composite": {key: keyspace.Key{Types: two, Dimensions: []keyspace.Dimension{dimension(hash, 0), dimension(ordered, 1)}}, shards: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			statements := 30
+			if name == "hash" {
+				statements = 100
+			}
+			testRoutedAnswers(t, newCluster(t, server, name, s), statements)
+		})
+	}
+}
+
+func testRoutedAnswers(t *testing.T, c *cluster, statements int) {
 	routed, tried := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		// rapid prefers small numbers and edges, which makes statements of one kind.
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		c.fill(t, r)
-		for range 100 {
-			g := &generator{rand: r}
+		for range statements {
+			g := &generator{rand: r, ordered: !c.d.Key.SingleHash(), two: len(c.d.Key.Types) > 1}
 			template, writes, depth := "", g.chance(25), r.IntN(4)
 			switch focus := g.chance(30); {
 			case writes && focus:
@@ -165,7 +214,7 @@ func TestRoutedAnswers(t *testing.T) {
 		}
 	})
 	t.Logf("%d statements, %d of them routed and compared", tried, routed)
-	if tried > 100 && routed*50 < tried {
+	if tried > 100 && routed*200 < tried {
 		t.Errorf("only %d of %d statements were compared: the test has no teeth", routed, tried)
 	}
 }
@@ -214,7 +263,7 @@ func (c *cluster) compare(t *rapid.T, p *plan.Plan, sql, from string, writes boo
 // compareTables checks that the rows of all nodes together are those of the whole, and where they are.
 func (c *cluster) compareTables(t *rapid.T, p *plan.Plan, sql, node string, got, want []string) {
 	for _, row := range got {
-		if key := strings.Split(row, ",")[1]; c.nodeOf(key) != node {
+		if fields := strings.Split(row, ","); c.nodeOf(fields[1], fields[3]) != node {
 			t.Fatalf("%s\n%s\nrow %s is on %s", sql, p, row, node)
 		}
 	}

@@ -26,7 +26,8 @@ import (
 // TestGolden holds the plan of every statement in testdata/plans. The commands are
 //
 //	schema: SQL on top of testdata/schema.sql
-//	plan [params=(oid, ...)] [path=(schema, ...)] [temp=(name, ...)]: the plan of one statement
+//	plan [params=(oid, ...)] [path=(schema, ...)] [temp=(name, ...)] [alone]: the plan of one statement;
+//	    alone is a cluster of one node
 //	nodes: the plan of a statement without parameters, and the shards that each of its pins leads to
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -36,6 +37,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	common := newDatabase(t, server, "common", string(schema)).load(t)
+	m := testMap(t)
 	datadriven.Walk(t, filepath.Join("testdata", "plans"), func(t *testing.T, path string) {
 		cat := common
 		var own *database // files that change the schema have their own
@@ -48,12 +50,12 @@ func TestGolden(t *testing.T) {
 				cat = own.load(t)
 				return "ok\n"
 			}
-			return planText(t, cat, d)
+			return planText(t, cat, m, d)
 		})
 	})
 }
 
-func planText(t *testing.T, cat *catalog.Catalog, d *datadriven.TestData) string {
+func planText(t *testing.T, cat *catalog.Catalog, m *keyspace.Map, d *datadriven.TestData) string {
 	in := request{path: []string{"public"}}
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
@@ -67,9 +69,10 @@ func planText(t *testing.T, cat *catalog.Catalog, d *datadriven.TestData) string
 			in.path = arg.Vals
 		case "temp":
 			in.temp = arg.Vals
+		case "alone":
+			m = onOneNode(m)
 		}
 	}
-	m := testMap(t)
 	res, err := makePlan(cat, m, d.Input, in)
 	var refusal *plan.Refusal
 	if errors.As(err, &refusal) {
@@ -151,8 +154,8 @@ func literalAt(norm *sqltext.Normalized, sql string, at int) (index int, negate,
 	return 0, false, false
 }
 
-// testMap has three nodes and the distributions of testdata/schema.sql.
-func testMap(tb testing.TB) *keyspace.Map {
+// threeNodes is a map without distributions: one node is in a region of its own.
+func threeNodes(tb testing.TB) *keyspace.Map {
 	tb.Helper()
 	m := keyspace.NewMap("test")
 	var err error
@@ -165,6 +168,14 @@ func testMap(tb testing.TB) *keyspace.Map {
 			tb.Fatal(err)
 		}
 	}
+	return m
+}
+
+// testMap has the distributions of testdata/schema.sql.
+func testMap(tb testing.TB) *keyspace.Map {
+	tb.Helper()
+	m := threeNodes(tb)
+	var err error
 	for _, kt := range []keyspace.Type{
 		keyspace.Int8, keyspace.Text, keyspace.UUID, keyspace.Numeric, keyspace.Date, keyspace.Timestamptz, keyspace.Bpchar,
 	} {
@@ -172,7 +183,7 @@ func testMap(tb testing.TB) *keyspace.Map {
 			tb.Fatal(err)
 		}
 	}
-	return addStrategies(tb, m)
+	return addStrategies(tb, m, strategies()...)
 }
 
 // database is a database with the pg_shoal schema.

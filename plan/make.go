@@ -64,6 +64,10 @@ type planner struct {
 	depth    int
 
 	memberships []membership
+	// stored are distributed tables that get keys which are not known before the statement runs.
+	stored []*catalog.Table
+	// alone: all tables are planned as local ones, because there is one node.
+	alone bool
 
 	writes       bool
 	temporary    bool
@@ -77,18 +81,34 @@ type planner struct {
 
 // Make plans one statement. The statement's tree may be changed: it must not be used again.
 func Make(in Input) (Result, error) {
-	p := &planner{
-		catalog: in.Catalog, m: in.Map, path: in.Path, params: in.Params,
-		literal: in.Literal, isTemp: in.Temporary,
-		graph: newGraph(), sublinks: map[*pg.SubLink]*ref{}, settled: map[*ref]bool{}, rekeyed: map[*ref]bool{},
-		nullable: map[*ref]bool{}, rows: map[*ref][]*rowCondition{}, plan: &Plan{Epoch: in.Map.Epoch},
+	var spare *pg.Node
+	if oneNode(in.Map) {
+		spare = proto.Clone(in.Statement.Tree).(*pg.Node)
 	}
-	p.maxParam = maxParam(in.Statement.Tree)
+	p := newPlanner(&in)
 	p.statement(in.Statement)
+	if p.err != nil && spare != nil && p.standsAlone(in.Statement.Class) {
+		again := *in.Statement
+		again.Tree = spare
+		in.Statement = &again
+		if q := newPlanner(&in); q.asLocal(&again) {
+			q.touch(p.refs) // views are not planned through again
+			p = q
+		}
+	}
 	if p.err != nil {
 		return Result{}, p.err
 	}
 	return Result{Plan: p.plan, Fixed: p.fixed || p.plan.Rewrite != nil || in.Literal == nil}, nil
+}
+
+func newPlanner(in *Input) *planner {
+	return &planner{
+		catalog: in.Catalog, m: in.Map, path: in.Path, params: in.Params,
+		literal: in.Literal, isTemp: in.Temporary, maxParam: maxParam(in.Statement.Tree),
+		graph: newGraph(), sublinks: map[*pg.SubLink]*ref{}, settled: map[*ref]bool{}, rekeyed: map[*ref]bool{},
+		nullable: map[*ref]bool{}, rows: map[*ref][]*rowCondition{}, plan: &Plan{Epoch: in.Map.Epoch},
+	}
 }
 
 func maxParam(n *pg.Node) int {
@@ -286,6 +306,9 @@ func (p *planner) root(t *catalog.Table) *catalog.Table {
 
 func (p *planner) placed(t *catalog.Table) placed {
 	root := p.root(t)
+	if p.alone {
+		return placed{}
+	}
 	pl := placed{placement: root.Placement, distribution: root.Distribution}
 	if root.Placement != catalog.Distributed {
 		return pl

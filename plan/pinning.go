@@ -245,9 +245,11 @@ func (p *planner) pinNewRows() {
 // declares reports a distribution that has no place for a value unless it is declared or assigned.
 func (p *planner) declares(distribution uint32) bool {
 	d := p.m.Distribution(distribution)
-	return d != nil && slices.ContainsFunc(d.Key.Dimensions, func(d keyspace.Dimension) bool {
-		return d.Method == keyspace.List || d.Method == keyspace.Directory
-	})
+	return d != nil && slices.ContainsFunc(d.Key.Dimensions, func(d keyspace.Dimension) bool { return mustDeclare(&d) })
+}
+
+func mustDeclare(d *keyspace.Dimension) bool {
+	return d.Method == keyspace.Directory || d.Method == keyspace.List && d.Default == ""
 }
 
 // keysFit reports new rows whose key columns become, unchanged and not NULL, what their sources are.
@@ -301,9 +303,8 @@ func (p *planner) locates(pin *Pin) bool {
 		return false
 	}
 	for _, c := range d.Key.Components() {
-		must := c.Method == keyspace.Directory || c.Method == keyspace.List && d.Key.Dimensions[c.Dimension].Default == ""
 		for _, i := range c.Columns {
-			if must && len(pin.Keys[i].Operands) == 0 {
+			if mustDeclare(&d.Key.Dimensions[c.Dimension]) && len(pin.Keys[i].Operands) == 0 {
 				return false
 			}
 		}

@@ -13,6 +13,9 @@ type generator struct {
 	rand     *rand.Rand
 	literals int
 	ctes     []source
+	// ordered adds comparisons, which say something when the key keeps the order of values; two adds
+	// conditions on the second key column, w.
+	ordered, two bool
 }
 
 // source is something that can stand in FROM, and the names of its columns.
@@ -269,16 +272,48 @@ func (g *generator) pins(inner, full scope, depth int) []string {
 	chosen, all := g.rand.IntN(len(inner)), g.chance(35)
 	for i, item := range inner {
 		switch {
+		case g.ordered && (all || i == chosen) && g.chance(50):
+			terms = append(terms, g.bound(item))
 		case all && g.chance(45) || !all && i == chosen && g.chance(60):
 			terms = append(terms, item.name+".k = "+g.literal())
 		case g.chance(35):
-			terms = append(terms, item.name+".k = "+g.source(full).name+".k")
+			other := g.source(full).name
+			terms = append(terms, item.name+".k = "+other+".k")
+			if g.two && g.chance(60) {
+				terms = append(terms, item.name+".w = "+other+".w")
+			}
+		}
+		if g.two && g.chance(50) {
+			terms = append(terms, item.name+".w = "+g.literal())
 		}
 	}
 	if g.chance(30) {
 		terms = append(terms, g.term(full, depth))
 	}
 	return terms
+}
+
+// bound compares the key, or a part of it, with literals.
+func (g *generator) bound(item source) string {
+	k := item.name + ".k"
+	op := g.pick("<", "<=", ">", ">=", "<", "<=")
+	switch g.rand.IntN(9) {
+	case 0:
+		return k + " BETWEEN " + g.literal() + " AND " + g.literal()
+	case 1:
+		return k + " BETWEEN SYMMETRIC " + g.literal() + " AND " + g.literal()
+	case 2:
+		return "(" + k + " " + op + " " + g.literal() + " OR " + k + " " + g.pick("=", "<") + " " + g.literal() + ")"
+	case 3:
+		return "(" + k + ", " + item.name + "." + g.pick("w", "v") + ") " + op + " (" + g.literal() + ", " + g.pick("NULL", g.literal(), g.literal()) + ")"
+	case 4:
+		return g.literal() + " " + op + " " + k
+	case 5:
+		return k + " = " + g.literal() + " AND " + item.name + ".w " + op + " " + g.literal()
+	case 6:
+		return "(" + k + ", " + item.name + ".w) " + g.pick("=", "<=", "IN") + " ((" + g.literal() + ", " + g.literal() + "))"
+	}
+	return k + " " + op + " " + g.literal()
 }
 
 // condition writes a condition.
@@ -312,7 +347,7 @@ func (g *generator) term(s scope, depth int) string {
 	case n < 77:
 		return c + " IS " + g.pick("NULL", "NOT NULL")
 	case n < 80:
-		return c + " > " + g.literal()
+		return c + g.pick(" > ", " < ", " <= ", " >= ") + g.literal()
 	case n < 82:
 		return "coalesce(" + c + ", " + g.literal() + ") = " + g.literal()
 	case depth > 0 && n < 90:

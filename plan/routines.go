@@ -36,7 +36,7 @@ func (p *planner) call(c *pg.FuncCall) {
 			p.routines = append(p.routines, f)
 		}
 	}
-	if p.catalog.Spread() && (runsSQL(name) || strings.HasPrefix(schema, "pg_temp")) {
+	if p.spread() && (runsSQL(name) || strings.HasPrefix(schema, "pg_temp")) {
 		p.fail(refuse("Run the SQL itself.", "function %q runs SQL that is not known here, and not all tables are on one node", name))
 	}
 	if homeOnlyFunction(name) {
@@ -86,9 +86,10 @@ func (p *planner) checkRoutines(onNode bool) {
 	if len(p.routines) == 0 {
 		return
 	}
-	spread := p.catalog.Spread()
+	spread := p.spread()
 	for _, f := range p.routines {
 		b := p.bodyOf(f)
+		p.checkAlone("function "+`"`+f.Name+`"`, b)
 		if spread || onNode {
 			p.checkBody("function "+`"`+f.Name+`"`, b, onNode)
 		}
@@ -143,17 +144,20 @@ func (p *planner) checkBody(what string, b body, onNode bool) {
 // hiddenWrites checks what a write to a table sets off: triggers and rules. Those of distributed
 // and reference tables were checked when the tables became that.
 func (p *planner) hiddenWrites(t *catalog.Table) {
-	if t == nil || !p.catalog.Spread() || p.placed(t).placement != catalog.Local {
+	if t == nil || !p.spread() && !p.alone || p.placed(t).placement != catalog.Local {
 		return
 	}
-	if t.HasRules {
+	if t.HasRules && !p.alone {
 		p.fail(refuse("Drop the rule.", "table %q has rules, which may use tables that are not on one node", t.Name))
 		return
 	}
 	for _, tr := range t.Triggers {
 		if f := p.catalog.Function(tr.Function); f != nil && tr.Enabled != 'D' {
 			b := p.bodyOf(f)
-			p.checkBody("trigger "+`"`+tr.Name+`"`, b, false)
+			p.checkAlone("trigger "+`"`+tr.Name+`"`, b)
+			if !p.alone {
+				p.checkBody("trigger "+`"`+tr.Name+`"`, b, false)
+			}
 			p.touchTables(b.tables)
 		}
 	}
@@ -198,7 +202,8 @@ func (p *planner) doBlock(d *pg.DoStmt) {
 		// DDL names the tables it changes; what counts are those whose rows are used.
 		b.tables, b.dynamic = b.rows, false
 	}
-	if p.catalog.Spread() {
+	p.checkAlone("the DO block", b)
+	if p.spread() {
 		b.writes = b.writes || b.ddl
 		p.checkBody("the DO block", b, false)
 	}

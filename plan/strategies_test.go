@@ -47,9 +47,9 @@ func strategies() []strategy {
 	}
 }
 
-func addStrategies(tb testing.TB, m *keyspace.Map) *keyspace.Map {
+func addStrategies(tb testing.TB, m *keyspace.Map, all ...strategy) *keyspace.Map {
 	tb.Helper()
-	for _, s := range strategies() {
+	for _, s := range all {
 		layout := keyspace.Layout{Shards: s.shards}
 		for _, values := range s.split {
 			at, err := s.key.ParseBound(values)
@@ -74,4 +74,20 @@ func placeSchemas(c *catalog.Catalog) *catalog.Catalog {
 		}
 	}
 	return c
+}
+
+// onOneNode is the same map when the first node has everything.
+func onOneNode(m *keyspace.Map) *keyspace.Map {
+	one := *m
+	one.Nodes, one.Distributions = m.Nodes[:1], nil
+	for _, d := range m.Distributions {
+		own := *d
+		own.Shards = append([]keyspace.Shard{}, d.Shards...)
+		for i := range own.Shards {
+			own.Shards[i].Node = m.Nodes[0].Name
+		}
+		own.Index()
+		one.Distributions = append(one.Distributions, &own)
+	}
+	return &one
 }

@@ -26,7 +26,7 @@ func (p *planner) utility(s *analyze.Statement) {
 		p.everyIfSpread(s.Tree)
 	case analyze.Truncate:
 		p.everyIfSpread(s.Tree)
-		if s.Tree.GetTruncateStmt().Behavior == pg.DropBehavior_DROP_CASCADE && p.catalog.Spread() {
+		if s.Tree.GetTruncateStmt().Behavior == pg.DropBehavior_DROP_CASCADE && p.spread() {
 			p.plan.Kind = Every
 		}
 	case analyze.CreateAs:

@@ -36,7 +36,7 @@ func (p *planner) viewMatters(t *catalog.Table) bool {
 }
 
 func (p *planner) viewReach(t *catalog.Table, depth int) reach {
-	if t.OID < firstUserOID {
+	if t.OID < firstUserOID || p.alone {
 		return reach{}
 	}
 	return p.catalog.Derived(viewReachKey{t.OID}, func() any {

@@ -97,6 +97,9 @@ func (p *planner) assign(b *block, r, excluded *ref, targets []*pg.Node) {
 				p.rekeyed[r] = true
 				continue
 			}
+			if t, _ := key.base(); t != nil {
+				p.stored = append(p.stored, t)
+			}
 			p.fail(refuse("Delete the row and insert it again with the new key.",
 				"an UPDATE of the key column %q of a distributed table to a computed value is not supported", t.Name))
 		}
@@ -157,6 +160,7 @@ func (p *planner) mergeAction(b *block, r *ref, w *pg.MergeWhenClause) {
 }
 
 func (p *planner) mergeInsert(b *block, r *ref, w *pg.MergeWhenClause) {
+	p.stored = append(p.stored, lockedTables([]*ref{r})...)
 	if r.body != nil {
 		p.fail(refuse("Write to the table behind the view.", "MERGE that inserts through a view of a distributed table is not supported"))
 		return
@@ -207,6 +211,7 @@ func (p *planner) insert(s *pg.InsertStmt, parent *block) *block {
 	p.conflict(b, r, s.OnConflictClause)
 	p.returning(b, s.ReturningList, r)
 	p.expressions(b, s.ReturningList...)
+	p.stored = append(p.stored, lockedTables([]*ref{r})...)
 	if r.body != nil {
 		p.fail(refuse("Insert into the table behind the view.",
 			"INSERT through view %q of a distributed or reference table is not supported", s.Relation.Relname))
