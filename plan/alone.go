@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/catalog"
@@ -21,10 +22,8 @@ func (p *planner) standsAlone(class analyze.Class) bool {
 	if !errors.As(p.err, &refusal) {
 		return false
 	}
-	for _, t := range p.stored {
-		if p.weak(t) {
-			return false
-		}
+	if slices.ContainsFunc(p.stored, p.weak) {
+		return false
 	}
 	switch class {
 	case analyze.Query, analyze.Explain, analyze.Declare, analyze.Copy, analyze.Do, analyze.Call, analyze.CreateAs, analyze.Refresh:
