@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -184,11 +185,7 @@ func (p *piece) ceiling(b []byte) []byte {
 	case p.Method != Range:
 		return fixedCeiling(b, entrySize, 0)
 	case p.fixedSize() > 0:
-		c := fixedCeiling(b, p.fixedSize()-1, 1)
-		if p.typ == Bool && c != nil && c[0] > 1 {
-			return nil
-		}
-		return c
+		return p.valid(fixedCeiling(b, p.fixedSize()-1, 1))
 	case p.typ == Numeric:
 		if len(b) == 0 {
 			return []byte{orderedMinusInfinity, 0}
@@ -199,6 +196,35 @@ func (p *piece) ceiling(b []byte) []byte {
 		return b
 	}
 	return stringCeiling(b, p.typ == Bytea)
+}
+
+// valid goes on to the next value that PostgreSQL has: there are gaps between the dates and the infinities.
+func (p *piece) valid(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	switch p.typ {
+	case Bool:
+		if b[0] > 1 {
+			return nil
+		}
+	case Date:
+		if v := int64(int32(binary.BigEndian.Uint32(b) ^ 1<<31)); !validDate(v) {
+			b, _ = appendFixed(nil, Date, nextValid(v, minDate, math.MaxInt32))
+		}
+	case Timestamp, Timestamptz:
+		if v := int64(binary.BigEndian.Uint64(b) ^ 1<<63); !validTimestamp(v) {
+			b, _ = appendFixed(nil, p.typ, nextValid(v, minTimestamp, math.MaxInt64))
+		}
+	}
+	return b
+}
+
+func nextValid(v, first, infinity int64) int64 {
+	if v < first {
+		return first
+	}
+	return infinity
 }
 
 // fixedCeiling is ceiling for numbers of some bytes that are followed by some zero bytes.
