@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 )
@@ -54,7 +53,8 @@ type Filter struct {
 	// Low and High are nil at the start and at the end of the space.
 	Low  *FilterBound `json:"low,omitempty"`
 	High *FilterBound `json:"high,omitempty"`
-	// Keys, if it is not nil, are the keys of a directory instead: the rows whose key is one of them.
+	// Keys, if it is not nil, are the keys of a directory instead: the rows whose key is one of them. No keys are no
+	// rows, for every strategy.
 	Keys []string `json:"keys,omitzero"`
 }
 
@@ -92,18 +92,30 @@ func (k *Key) Filter(low, high []byte) (Filter, error) {
 		return Filter{}, fmt.Errorf("the rows of an interval of strategy %q are not known by their points", k.Strategy())
 	}
 	var f Filter
-	var err error
 	if len(low) > 0 {
-		if f.Low, err = k.filterBound(low, ">=", ">"); err != nil {
-			return Filter{}, err
+		c, err := k.canonical(low)
+		switch {
+		case err != nil:
+			return Filter{}, fmt.Errorf("%x cannot be a bound: %w", low, err)
+		case c == nil:
+			return Filter{Keys: []string{}}, nil // nothing is after the end
+		case len(c) > 0:
+			if f.Low, err = k.filterBound(c, ">=", ">"); err != nil {
+				return Filter{}, err
+			}
 		}
 	}
 	if high != nil {
-		if len(high) == 0 {
-			return Filter{}, errors.New("an interval cannot end at the start of the space")
-		}
-		if f.High, err = k.filterBound(high, "<", "<="); err != nil {
-			return Filter{}, err
+		c, err := k.canonical(high)
+		switch {
+		case err != nil:
+			return Filter{}, fmt.Errorf("%x cannot be a bound: %w", high, err)
+		case c != nil && len(c) == 0:
+			return Filter{Keys: []string{}}, nil // nor before the start
+		case c != nil:
+			if f.High, err = k.filterBound(c, "<", "<="); err != nil {
+				return Filter{}, err
+			}
 		}
 	}
 	terms := 0
@@ -121,14 +133,7 @@ func (k *Key) Filter(low, high []byte) (Filter, error) {
 
 // filterBound reads a bound; a row that is after all points with a value compares with another operator.
 func (k *Key) filterBound(b []byte, op, afterOp string) (*FilterBound, error) {
-	c, err := k.canonical(b)
-	if err != nil || c == nil {
-		return nil, fmt.Errorf("%x cannot be a bound: %w", b, errNotWhole)
-	}
-	if len(c) == 0 {
-		c = k.pieces()[0].ceiling(nil)
-	}
-	values, err := k.values(c)
+	values, err := k.values(b)
 	if err != nil {
 		return nil, fmt.Errorf("%x cannot be a bound: %w", b, err)
 	}
