@@ -1,7 +1,9 @@
 package keyspace_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/pgshoal/pgshoal/keyspace"
@@ -27,6 +29,119 @@ func BenchmarkFindHash(b *testing.B) {
 			b.Fatal("no shard")
 		}
 		i++
+	}
+}
+
+// lookup is a strategy with about 10,000 shards, and the rows that are looked up.
+type lookup struct {
+	strategy
+	rows [][]string
+}
+
+func lookups() []lookup {
+	r := newSeeded(9)
+	row := map[keyspace.Type]func() string{
+		keyspace.Int8: func() string { return strconv.Itoa(r.IntN(1_000_000_000)) },
+		keyspace.Text: func() string { return pick(r, pick(r, regions...).Values...) },
+		keyspace.Timestamptz: func() string {
+			return fmt.Sprintf("2024-%02d-%02d %02d:00:00+00", 1+r.IntN(12), 1+r.IntN(28), r.IntN(24))
+		},
+	}
+	all := []lookup{
+		{strategy: newStrategy("hash", 10_000, []keyspace.Type{keyspace.Int8}, dimension(keyspace.Hash, 0))},
+		{strategy: newStrategy("range", 0, []keyspace.Type{keyspace.Int8}, dimension(keyspace.Range, 0))},
+		{strategy: newStrategy("list", 3333, []keyspace.Type{keyspace.Text, keyspace.Int8}, list(0, "eu"), dimension(keyspace.Hash, 1))},
+		{strategy: newStrategy("composite", 3333, []keyspace.Type{keyspace.Text, keyspace.Int8, keyspace.Timestamptz},
+			list(0, "eu"), dimension(keyspace.Hash, 1), dimension(keyspace.Range, 2))},
+	}
+	for i := range all {
+		l := &all[i]
+		for range 1 << 12 {
+			var texts []string
+			for _, t := range l.types {
+				texts = append(texts, row[t]())
+			}
+			l.rows = append(l.rows, texts)
+		}
+	}
+	for i := range 9999 {
+		b, err := all[1].key.ParseBound([]string{strconv.Itoa((i + 1) * 100_000)})
+		if err != nil {
+			panic(err)
+		}
+		all[1].layout.SplitAt = append(all[1].layout.SplitAt, b)
+	}
+	return all
+}
+
+// finder finds the shards of rows as a router does: components into a buffer, then the shard.
+type finder struct {
+	d          *keyspace.Distribution
+	components []keyspace.Component
+	types      [][]keyspace.Type
+	values     [][][]keyspace.Value // of row, component, column
+	point      []byte
+}
+
+func newFinder(tb testing.TB, l lookup) *finder {
+	tb.Helper()
+	_, d, err := regionNodes(tb).CreateDistribution("app", l.key, l.layout)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f := &finder{d: d, components: d.Components()}
+	for _, c := range f.components {
+		var types []keyspace.Type
+		for _, i := range c.Columns {
+			types = append(types, l.types[i])
+		}
+		f.types = append(f.types, types)
+	}
+	for _, row := range l.rows {
+		var values [][]keyspace.Value
+		for _, c := range f.components {
+			var own []keyspace.Value
+			for _, i := range c.Columns {
+				own = append(own, keyspace.Value{Data: []byte(row[i]), From: l.types[i]})
+			}
+			values = append(values, own)
+		}
+		f.values = append(f.values, values)
+	}
+	return f
+}
+
+func (f *finder) find(tb testing.TB, row int) int {
+	f.point = f.point[:0]
+	var err error
+	for i := range f.components {
+		if f.point, err = f.d.AppendComponent(f.point, &f.components[i], f.types[i], f.values[row][i]); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return f.d.Find(f.point)
+}
+
+func BenchmarkLookup(b *testing.B) {
+	for _, l := range lookups() {
+		b.Run(l.name, func(b *testing.B) {
+			f := newFinder(b, l)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				f.find(b, i%len(f.values))
+			}
+		})
+	}
+}
+
+func TestLookupDoesNotAllocate(t *testing.T) {
+	for _, l := range lookups() {
+		f := newFinder(t, l)
+		f.find(t, 0)
+		i := 0
+		if n := testing.AllocsPerRun(1000, func() { f.find(t, i); i++ }); n != 0 {
+			t.Errorf("%s: %v allocations", l.name, n)
+		}
 	}
 }
 

@@ -71,6 +71,16 @@ func testMapRoundTrip(t *testing.T, svc Service) {
 	m = must(t)(m.MoveShard(5, "n2"))
 	m, _, err := m.CreateDistribution("other", keyspace.HashKey(keyspace.Text), keyspace.Layout{Shards: 3})
 	check(t, err)
+	m = must(t)(m.AddNode(keyspace.Node{Name: "eu", Addresses: []string{"h:1"}, Region: "eu", State: keyspace.NodeActive}))
+	m, _, err = m.CreateDistribution("app", keyspace.Key{
+		Types: []keyspace.Type{keyspace.Text, keyspace.Numeric},
+		Dimensions: []keyspace.Dimension{
+			{Method: keyspace.List, Columns: []int{0}, Regions: []keyspace.Region{{Name: "eu", ID: 7, Values: []string{"de", "fr"}}}, Default: "eu"},
+			{Method: keyspace.Hash, Columns: []int{0}},
+			{Method: keyspace.Range, Columns: []int{1}},
+		},
+	}, keyspace.Layout{Shards: 3})
+	check(t, err)
 	check(t, topo.CreateMap(ctx, s, m))
 	got, err := topo.LoadMap(ctx, connect(t, svc))
 	check(t, err)
