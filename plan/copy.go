@@ -53,8 +53,10 @@ func (p *planner) copy(s *pg.CopyStmt) {
 			p.addPin(pin)
 			return
 		}
-		p.fail(refuse("Use COPY (SELECT ... WHERE key = value) TO.",
-			"COPY of distributed table %q needs rows from several nodes, which is not supported yet", t.Name))
+		refusal := refuse("Use COPY (SELECT ... WHERE key = value) TO.",
+			"COPY of distributed table %q needs rows from several nodes, which is not supported yet", t.Name)
+		refusal.several = t.Kind == catalog.KindTable && s.Filename == "" && !s.IsProgram
+		p.fail(refusal)
 		return
 	}
 	if s.Filename != "" || s.IsProgram {

@@ -68,17 +68,25 @@ func union(a, b map[*ref]bool) map[*ref]bool {
 func (p *planner) fromItem(b *block, n *pg.Node) *joinTree {
 	switch e := n.GetNode().(type) {
 	case *pg.Node_RangeVar:
-		return leafTree(p.relation(b, e.RangeVar))
+		r := p.relation(b, e.RangeVar)
+		r.node = n
+		p.items = append(p.items, r)
+		return leafTree(r)
 	case *pg.Node_RangeSubselect:
-		return leafTree(p.subselect(b, e.RangeSubselect))
+		r := p.subselect(b, e.RangeSubselect)
+		r.node, r.lateral = n, e.RangeSubselect.Lateral
+		p.items = append(p.items, r)
+		return leafTree(r)
 	case *pg.Node_JoinExpr:
 		return p.joinItem(b, e.JoinExpr)
 	case *pg.Node_RangeTableSample:
 		p.expressions(b, e.RangeTableSample.Args...)
 		p.expressions(b, e.RangeTableSample.Repeatable)
-		return p.fromItem(b, e.RangeTableSample.Relation)
+		t := p.fromItem(b, e.RangeTableSample.Relation)
+		t.leaf.sampled = true
+		return t
 	}
-	r := &ref{unknown: true, owner: b}
+	r := &ref{unknown: true, owner: b, node: n}
 	if f := n.GetRangeFunction(); f != nil {
 		r.alias = functionAlias(f)
 	} else if f := n.GetRangeTableFunc(); f != nil {
@@ -87,6 +95,7 @@ func (p *planner) fromItem(b *block, n *pg.Node) *joinTree {
 		r.alias = f.Alias.GetAliasname()
 	}
 	p.expressions(b, n)
+	p.items = append(p.items, r)
 	b.refs = append(b.refs, r)
 	return leafTree(r)
 }

@@ -73,6 +73,9 @@ func planText(t *testing.T, cat *catalog.Catalog, m *keyspace.Map, d *datadriven
 			m = onOneNode(m)
 		}
 	}
+	if d.Cmd == "exchange" {
+		return exchangeText(cat, m, d.Input, in)
+	}
 	res, err := makePlan(cat, m, d.Input, in)
 	var refusal *plan.Refusal
 	if errors.As(err, &refusal) {
@@ -113,6 +116,18 @@ func whereTo(m *keyspace.Map, p *plan.Plan, sql string) string {
 		fmt.Fprintf(&b, "  %d of %d shards, on: %s\n", len(shards), len(d.Shards), strings.Join(nodes, ", "))
 	}
 	return b.String()
+}
+
+func exchangeText(cat *catalog.Catalog, m *keyspace.Map, sql string, in request) string {
+	stmts, err := analyze.Parse(sql)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	e, err := plan.MakeExchange(plan.Input{Statement: stmts[0], Catalog: cat, Map: m, Path: in.path, Params: in.params}, sql)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	return e.String()
 }
 
 // request is what a session adds to a statement.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -50,6 +51,8 @@ type planner struct {
 	graph    *graph
 	refs     []*ref // base tables
 	bodies   []*ref // subqueries, views, CTEs
+	items    []*ref // all items of FROM clauses
+	blocks   map[*pg.SelectStmt]*block
 	targets  []*ref
 	sublinks map[*pg.SubLink]*ref
 	rows     map[*ref][]*rowCondition
@@ -75,6 +78,7 @@ type planner struct {
 	fixed        bool
 	homeOnly     string // a function whose effect is on the home node only
 	routines     []*catalog.Function
+	exchanging   bool // several nodes are no reason to refuse
 	plan         *Plan
 	err          error
 }
@@ -85,6 +89,7 @@ func Make(in Input) (Result, error) {
 	if oneNode(in.Map) {
 		spare = proto.Clone(in.Statement.Tree).(*pg.Node)
 	}
+	text := in.Statement.Text
 	p := newPlanner(&in)
 	p.statement(in.Statement)
 	if p.err != nil && spare != nil && p.standsAlone(in.Statement.Class) {
@@ -96,10 +101,34 @@ func Make(in Input) (Result, error) {
 			p = q
 		}
 	}
+	if r := (*Refusal)(nil); errors.As(p.err, &r) && r.several {
+		return p.overNodes(in, text)
+	}
 	if p.err != nil {
 		return Result{}, p.err
 	}
 	return Result{Plan: p.plan, Fixed: p.fixed || p.plan.Rewrite != nil || in.Literal == nil}, nil
+}
+
+// overNodes plans a statement that no single node can run.
+func (p *planner) overNodes(in Input, text string) (Result, error) {
+	e, err := MakeExchange(in, text)
+	if err != nil {
+		return Result{}, err
+	}
+	p.plan = SpreadOf(p.plan, e, p.plan.Epoch)
+	p.plan.Writes = p.writes || slices.ContainsFunc(e.Fragments, func(f Fragment) bool { return f.Locks })
+	if in.Statement.Class == analyze.CreateAs {
+		err = p.createFrom(text)
+	}
+	return Result{Plan: p.plan, Fixed: true}, err
+}
+
+// SpreadOf is a plan with an exchange in the place of its route.
+func SpreadOf(p *Plan, e *Exchange, epoch uint64) *Plan {
+	out := *p
+	out.Kind, out.Exchange, out.Pins, out.Rewrite, out.Epoch = Spread, e, nil, nil, epoch
+	return &out
 }
 
 func newPlanner(in *Input) *planner {
@@ -107,7 +136,8 @@ func newPlanner(in *Input) *planner {
 		catalog: in.Catalog, m: in.Map, path: in.Path, params: in.Params,
 		literal: in.Literal, isTemp: in.Temporary, maxParam: maxParam(in.Statement.Tree),
 		graph: newGraph(), sublinks: map[*pg.SubLink]*ref{}, settled: map[*ref]bool{}, rekeyed: map[*ref]bool{},
-		nullable: map[*ref]bool{}, rows: map[*ref][]*rowCondition{}, plan: &Plan{Epoch: in.Map.Epoch},
+		nullable: map[*ref]bool{}, rows: map[*ref][]*rowCondition{}, blocks: map[*pg.SelectStmt]*block{},
+		plan: &Plan{Epoch: in.Map.Epoch},
 	}
 }
 
@@ -123,6 +153,9 @@ func maxParam(n *pg.Node) int {
 }
 
 func (p *planner) fail(err error) {
+	if r := (*Refusal)(nil); p.exchanging && errors.As(err, &r) && r.several {
+		return // that is what an exchange is for
+	}
 	if p.err == nil {
 		p.err = err
 	}
@@ -249,8 +282,10 @@ func (p *planner) mixed(distributed, local []*ref) error {
 	if len(local) > 0 {
 		other = "local table " + quoted(local[0].table)
 	}
-	return refuse("Make the local table a reference table with create_reference_table(), or distribute it by the same key.",
+	r := refuse("Make the local table a reference table with create_reference_table(), or distribute it by the same key.",
 		"a statement over distributed table %s and %s is not supported yet", quoted(distributed[0].table), other)
+	r.several = true
+	return r
 }
 
 func quoted(t *catalog.Table) string { return `"` + t.Name + `"` }

@@ -156,8 +156,10 @@ func (p *planner) unpinned(r *ref) error {
 	if len(ordered) > 0 {
 		how = "IN, or a range of " + QuoteIdent(r.table.Columns[place.keys[ordered[0]]].Name)
 	}
-	return refuse("Add a condition "+strings.Join(terms, " AND ")+" (or "+how+") for every distributed table, or join on the key.",
+	refusal := refuse("Add a condition "+strings.Join(terms, " AND ")+" (or "+how+") for every distributed table, or join on the key.",
 		"this statement needs rows of distributed table %q from several nodes, which is not supported yet", r.table.Name)
+	refusal.several = true
+	return refusal
 }
 
 // assignedColumn is a key column that gets the operands as its values.

@@ -22,10 +22,12 @@ const (
 	CopyIn
 	// Distribute changes the placement of a table.
 	Distribute
+	// Spread runs fragments on several nodes and the rest over their rows.
+	Spread
 )
 
 func (k Kind) String() string {
-	return [...]string{"Route", "Every", "NodeByNode", "CopyIn", "Distribute"}[k]
+	return [...]string{"Route", "Every", "NodeByNode", "CopyIn", "Distribute", "Spread"}[k]
 }
 
 // Plan says where and how a statement runs. It is immutable and made under one epoch.
@@ -53,6 +55,7 @@ type Plan struct {
 
 	Copy     *Copy
 	Placing  *Placing
+	Exchange *Exchange
 	Settings []SetConfig
 	// Hold says why the session must keep its server connection after this statement.
 	Hold string
@@ -168,6 +171,9 @@ func (p *Plan) String() string {
 	}
 	if p.Copy != nil {
 		fmt.Fprintf(&b, "  %s\n", p.Copy.split())
+	}
+	if p.Exchange != nil {
+		b.WriteString(p.Exchange.String())
 	}
 	if p.Placing != nil {
 		fmt.Fprintf(&b, "  %s(%s)\n", p.Placing.Function, p.Placing.arguments())

@@ -30,13 +30,15 @@ func (p *planner) query(n *pg.Node, parent *block) *block {
 }
 
 func (p *planner) selectBlock(s *pg.SelectStmt, parent *block) *block {
-	b := &block{parent: parent}
+	b := &block{parent: parent, stmt: s}
+	p.blocks[s] = b
 	p.with(b, s.WithClause)
 	if s.Op != pg.SetOperation_SETOP_NONE && s.Op != pg.SetOperation_SET_OPERATION_UNDEFINED {
 		p.setOperation(b, s)
 		return b
 	}
 	tree := p.from(b, s.FromClause)
+	b.tree = tree
 	p.expressions(b, s.TargetList...)
 	p.expressions(b, s.WhereClause, s.HavingClause, s.LimitCount, s.LimitOffset)
 	p.expressions(b, s.GroupClause...)
@@ -96,7 +98,7 @@ func (p *planner) with(b *block, w *pg.WithClause) {
 	for i, n := range w.Ctes {
 		e := n.GetCommonTableExpr()
 		c := &cte{
-			name: e.Ctename, recursive: w.Recursive, writes: e.Ctequery.GetSelectStmt() == nil,
+			expr: e, name: e.Ctename, recursive: w.Recursive, writes: e.Ctequery.GetSelectStmt() == nil,
 			extended: e.SearchClause != nil || e.CycleClause != nil,
 		}
 		for _, a := range e.Aliascolnames {
@@ -313,7 +315,7 @@ func (p *planner) relation(b *block, rv *pg.RangeVar) *ref {
 }
 
 func (p *planner) referCTE(r *ref, c *cte) {
-	c.refs = append(c.refs, r)
+	c.refs, r.cte = append(c.refs, r), c
 	if len(r.aliases) < len(c.aliases) {
 		r.aliases = append(r.aliases, c.aliases[len(r.aliases):]...)
 	}
@@ -353,7 +355,7 @@ func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
 		r.schema = t.Schema
 	}
 	if t.Kind == catalog.KindView && p.viewMatters(t) {
-		r.body = p.view(t)
+		r.body, r.view = p.view(t), t
 		r.unknown = r.body.holes
 		r.aliases = append(r.aliases, viewNames(t, len(r.aliases))...)
 		p.bodies = append(p.bodies, r)

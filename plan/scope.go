@@ -14,11 +14,16 @@ type ref struct {
 	alias   string
 	aliases []string // column aliases, which replace the first names
 	// schema is the relation's own when it has no alias: then schema.name.column means it.
-	schema string
-	table  *catalog.Table // a base table
-	body   *block         // a subquery, a view or a CTE
-	join   []joinColumn   // a join with an alias, which hides the refs below it
-	owner  *block         // the block whose FROM clause has it
+	schema  string
+	table   *catalog.Table // a base table
+	body    *block         // a subquery, a view or a CTE
+	cte     *cte
+	view    *catalog.Table // the view whose body it is
+	node    *pg.Node       // the item of the FROM clause
+	lateral bool
+	sampled bool         // TABLESAMPLE
+	join    []joinColumn // a join with an alias, which hides the refs below it
+	owner   *block       // the block whose FROM clause has it
 	// shared is set when several references read one evaluation of body, so that what one of
 	// them needs says nothing about the body's rows.
 	shared bool
@@ -57,10 +62,13 @@ type block struct {
 	// holes is set when outputs is not the whole list, so that positions and names mean nothing.
 	holes bool
 	arms  []*block // of a set operation
+	stmt  *pg.SelectStmt
+	tree  *joinTree // of the whole FROM clause
 }
 
 // cte is a WITH item.
 type cte struct {
+	expr      *pg.CommonTableExpr
 	name      string
 	aliases   []string
 	body      *block // nil while it is being planned

@@ -96,8 +96,10 @@ func (p *planner) createAs(n *pg.Node) {
 	p.query(s.Query, nil)
 	for _, r := range p.refs {
 		if p.placed(r.table).placement == catalog.Distributed {
-			p.fail(refuse("Create the table first and fill it key by key.",
-				"CREATE TABLE AS over distributed table %q is not supported yet", r.table.Name))
+			refusal := refuse("Fill a table instead.", "a materialized view over distributed table %q is not supported", r.table.Name)
+			refusal.several = s.Objtype != pg.ObjectType_OBJECT_MATVIEW
+			p.touch(p.refs)
+			p.fail(refusal)
 			return
 		}
 	}
@@ -119,6 +121,27 @@ func (p *planner) createAs(n *pg.Node) {
 		return
 	}
 	p.plan.Kind, p.plan.Schema, p.plan.OtherText = Every, true, text
+}
+
+// createFrom completes the plan of CREATE TABLE AS over several nodes: the other nodes get the empty table.
+func (p *planner) createFrom(text string) error {
+	stmts, err := analyze.Parse(text)
+	if err != nil {
+		return err
+	}
+	n := withQuery(stmts[0])
+	s := n.GetCreateTableAsStmt()
+	p.plan.Writes = true
+	if rel := s.Into.Rel; rel.Relpersistence == "t" || strings.HasPrefix(rel.Schemaname, "pg_temp") {
+		p.plan.Hold = "temporary table"
+		return nil
+	}
+	s.Into.SkipData = true
+	if text, err = analyze.Deparse(n); err != nil {
+		return refuse("", "the statement cannot be written again: %v", err)
+	}
+	p.plan.Kind, p.plan.Schema, p.plan.OtherText = Every, true, text
+	return nil
 }
 
 // refresh runs where the rows of a materialised view are: on the home node.

@@ -50,6 +50,11 @@ func (p *planner) update(s *pg.UpdateStmt, parent *block) *block {
 	p.with(b, s.WithClause)
 	r := p.target(b, s.Relation)
 	tree := innerJoin(leafTree(r), p.from(b, s.FromClause))
+	b.tree = tree
+	b.stmt = &pg.SelectStmt{
+		WithClause: s.WithClause, FromClause: s.FromClause, WhereClause: s.WhereClause,
+		TargetList: slices.Concat(s.TargetList, s.ReturningList),
+	}
 	p.expressions(b, s.TargetList...)
 	p.expressions(b, s.WhereClause)
 	p.expressions(b, s.ReturningList...)
@@ -114,6 +119,8 @@ func (p *planner) delete(s *pg.DeleteStmt, parent *block) *block {
 	p.with(b, s.WithClause)
 	r := p.target(b, s.Relation)
 	tree := innerJoin(leafTree(r), p.from(b, s.UsingClause))
+	b.tree = tree
+	b.stmt = &pg.SelectStmt{WithClause: s.WithClause, FromClause: s.UsingClause, WhereClause: s.WhereClause, TargetList: s.ReturningList}
 	p.expressions(b, s.WhereClause)
 	p.expressions(b, s.ReturningList...)
 	p.where(b, tree, s.WhereClause)
@@ -137,6 +144,7 @@ func (p *planner) merge(s *pg.MergeStmt, parent *block) *block {
 			tree.kind = pg.JoinType_JOIN_FULL
 		}
 	}
+	b.tree = tree
 	p.expressions(b, s.JoinCondition)
 	p.expressions(b, s.ReturningList...)
 	p.joinEdges(tree, nil)
@@ -246,7 +254,7 @@ func (p *planner) insertKey(s *pg.InsertStmt, r *ref, source *pg.SelectStmt, bod
 			from, ok = p.selectedKey(column{r, key}, &body.outputs[at])
 		}
 		if !ok {
-			p.fail(refuse("Select the key as a plain column that is equal to a constant.",
+			p.fail(refuseSeveral("Select the key as a plain column that is equal to a constant.",
 				"INSERT ... SELECT into distributed table %q: the key of the new rows is not known before it runs", r.table.Name))
 			return
 		}

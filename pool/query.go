@@ -58,6 +58,19 @@ func (c *Conn) QueryParams(ctx context.Context, sql string, params ...[]byte) ([
 	return c.collect(ctx)
 }
 
+// QueryTyped is QueryParams with the types of the parameters.
+func (c *Conn) QueryTyped(ctx context.Context, sql string, types []uint32, params [][]byte) ([][][]byte, error) {
+	if err := c.ready(ctx); err != nil {
+		return nil, err
+	}
+	out := c.Stream.Out()
+	buf := pgwire.AppendParse(*out, "", sql, types)
+	buf = pgwire.AppendBind(buf, "", "", nil, params, nil)
+	buf = pgwire.AppendExecute(buf, "", 0)
+	*out = pgwire.AppendSync(buf)
+	return c.collect(ctx)
+}
+
 // ready refuses before anything is sent.
 func (c *Conn) ready(ctx context.Context) error {
 	if c.Broken {

@@ -71,6 +71,8 @@ func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) err
 		return s.copyIn(ctx, st)
 	case plan.Distribute:
 		return s.place(ctx, st.plan.Placing, nil)
+	case plan.Spread:
+		return s.spread(ctx, st, arguments{}, true)
 	}
 	return s.routeOne(ctx, st, raw)
 }
@@ -82,7 +84,10 @@ func (s *session) routeOne(ctx context.Context, st *plannedStatement, raw []byte
 	}
 	node, fresh, err := s.route(ctx, st.plan, s)
 	if err != nil {
-		return err
+		if st, err = s.severalNodes(ctx, st, st.text, nil, err); err != nil {
+			return err
+		}
+		return s.spread(ctx, st, arguments{}, true)
 	}
 	if fresh {
 		return errStale()
@@ -266,6 +271,12 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 	if other == "" {
 		other = text
 	}
+	otherParams, otherTypes := params, types
+	if e := st.plan.Exchange; e != nil {
+		if text, types, params, err = s.gathered(ctx, st, e); err != nil {
+			return nil, err
+		}
+	}
 	answer, err := s.onHome(ctx, m, text, types, params)
 	if err != nil {
 		return nil, err
@@ -273,7 +284,7 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 	if st.plan.Schema {
 		s.schemaChanged, s.ownCatalog = true, nil
 	}
-	return answer, s.onOthers(ctx, m, st, other, types, params)
+	return answer, s.onOthers(ctx, m, st, other, otherTypes, otherParams)
 }
 
 // enterAny enters tables under whatever view is current; used where the plan does not depend on it.

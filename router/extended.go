@@ -48,6 +48,9 @@ type portal struct {
 	stmt   *prepared
 	part   *participant
 	values [][]byte // parameters, for statements that the router executes itself
+	// spread is the statement when it runs on several nodes, with its arguments.
+	spread *plannedStatement
+	args   arguments
 }
 
 func (e *extended) busy() bool { return e.segment != nil || e.touched }
@@ -186,6 +189,11 @@ func (s *session) executeMessage(ctx context.Context, msg []byte) error {
 	if po == nil {
 		return pgwire.Errorf("34000", "portal %q does not exist", e.execute.Portal)
 	}
+	if po.spread != nil && po.part == nil && e.execute.MaxRows > 0 {
+		if err := s.storePortal(ctx, po, string(e.execute.Portal)); err != nil {
+			return err
+		}
+	}
 	if po.part == nil {
 		return s.executeOwn(ctx, po)
 	}
@@ -236,6 +244,9 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 	if st.plan != nil && st.plan.Kind == plan.CopyIn {
 		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "COPY into distributed and reference tables needs the simple query protocol")
 	}
+	if po.spread != nil {
+		return s.executeSpread(ctx, po)
+	}
 	if len(po.values) > 0 && st.plan != nil {
 		return s.everyWithParams(ctx, st, po)
 	}
@@ -250,6 +261,60 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 		return errToldAlready
 	}
 	return nil
+}
+
+// storePortal brings all rows of a portal that is read piece by piece to the home node; from then on it is that node's.
+func (s *session) storePortal(ctx context.Context, po *portal, name string) error {
+	stored := po.spread.plan.Exchange
+	if stored.Final == "" {
+		stored = stored.Stored
+	}
+	if stored == nil || po.spread.class != analyze.Query {
+		return nil
+	}
+	if err := s.finishSegment(ctx); err != nil {
+		return err
+	}
+	if s.txn.mode == modeIdle {
+		if err := s.promote(ctx); err != nil {
+			return err
+		}
+	}
+	run, err := s.beginSpread(ctx, po.spread, stored, po.args)
+	if err != nil {
+		return err
+	}
+	final, extra, err := s.gather(ctx, run)
+	if err != nil {
+		return err
+	}
+	p, err := s.participant(ctx, run.m.Home)
+	if err == nil {
+		err = s.flushPreamble(p)
+	}
+	if err != nil {
+		return err
+	}
+	s.appendFinal(run, p, name, final, extra)
+	out := p.conn.Stream.Out()
+	*out = pgwire.AppendSync(*out)
+	if _, err := s.collect(ctx, p.conn); err != nil {
+		return err
+	}
+	po.part, po.stmt = p, nil
+	return s.tidy(ctx, run, p, true, extra == nil)
+}
+
+// executeSpread runs a portal over several nodes.
+func (s *session) executeSpread(ctx context.Context, po *portal) error {
+	s.text = []byte(po.stmt.text)
+	s.count(plan.Spread, "")
+	err := s.spread(ctx, po.spread, po.args, false)
+	if errors.Is(err, errShown) {
+		s.stopped = false
+		return errToldAlready
+	}
+	return err
 }
 
 // stripDescription takes out the row description that the simple protocol has and Execute has not.

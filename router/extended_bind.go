@@ -53,6 +53,9 @@ func (s *session) bindStatement(ctx context.Context, st *prepared, name string) 
 		return s.bindRoute(ctx, st, name)
 	}
 	e.portals[name] = &portal{stmt: st, values: textParams(&e.bind)}
+	if spreads(st.entry) {
+		return s.bindSpread(ctx, st, &st.entry.statements[0], name)
+	}
 	if err := s.payOwed(ctx); err != nil {
 		return err
 	}
@@ -76,6 +79,33 @@ func (s *session) bindAgain(ctx context.Context, st *prepared, name string) erro
 
 func (s *session) ownPortal(entry *planned) bool {
 	return len(entry.statements) == 0 || entry.statements[0].plan == nil
+}
+
+// bindSpread makes a portal for a statement over several nodes; it runs when it is executed.
+func (s *session) bindSpread(ctx context.Context, st *prepared, planned *plannedStatement, name string) error {
+	e := &s.extended
+	e.portals[name] = &portal{stmt: st, spread: planned, args: argumentsOf(&e.bind, st.entry.params)}
+	if err := s.payOwed(ctx); err != nil {
+		return err
+	}
+	return s.synthesize(ctx, pgwire.AppendBindComplete(nil))
+}
+
+// spreads reports a query over several nodes.
+func spreads(entry *planned) bool {
+	return len(entry.statements) == 1 && entry.statements[0].plan != nil && entry.statements[0].plan.Kind == plan.Spread
+}
+
+// argumentsOf copies what a Bind message says.
+func argumentsOf(b *pgwire.Bind, types []uint32) arguments {
+	a := arguments{types: slices.Clone(types), values: textParams(b)}
+	for i := range a.values {
+		a.formats = append(a.formats, b.ParamFormat(i))
+	}
+	for i := range b.NumResultFormats() {
+		a.results = append(a.results, b.ResultFormat(i))
+	}
+	return a
 }
 
 func textParams(b *pgwire.Bind) [][]byte {
@@ -160,7 +190,11 @@ func (s *session) bindRoute(ctx context.Context, st *prepared, name string) erro
 	}
 	node, fresh, err := s.bindTarget(ctx, st, pl)
 	if err != nil {
-		return err
+		instead, err := s.severalNodes(ctx, &st.entry.statements[0], st.text, st.entry.params, err)
+		if err != nil {
+			return err
+		}
+		return s.bindSpread(ctx, st, instead, name)
 	}
 	if fresh {
 		return s.bindAgain(ctx, st, name)

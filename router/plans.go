@@ -31,6 +31,8 @@ type plannedStatement struct {
 	tree  *analyze.Statement // for classes that the router executes itself
 	plan  *plan.Plan         // nil when err is set or the router executes the class itself
 	err   error              // a refusal
+	// spread describes a query over several nodes once it has run.
+	spread *shapeCache
 }
 
 // planSpace holds the plans of sessions that resolve names alike.
@@ -187,7 +189,7 @@ func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.
 		if err := s.expandExecute(st); err != nil {
 			return nil, false, err
 		}
-		ps := plannedStatement{class: st.Class, text: st.Text}
+		ps := plannedStatement{class: st.Class, text: st.Text, spread: &shapeCache{}}
 		switch {
 		case ownStatement(st):
 			ps.tree = st
@@ -210,12 +212,16 @@ func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.
 	return entry, fixed, nil
 }
 
-func (s *session) planOne(cat *catalog.Catalog, v *view, st *analyze.Statement, params []uint32, literals, fixed bool) (*plan.Plan, error, bool) {
-	in := plan.Input{
+func (s *session) planInput(cat *catalog.Catalog, v *view, st *analyze.Statement, params []uint32) plan.Input {
+	return plan.Input{
 		Statement: st, Catalog: cat, Map: v.m, Params: params,
 		Path:      cat.UsablePath(catalog.ParseSearchPath(s.searchPath, s.user), s.currentRole()),
 		Temporary: s.isTemporary,
 	}
+}
+
+func (s *session) planOne(cat *catalog.Catalog, v *view, st *analyze.Statement, params []uint32, literals, fixed bool) (*plan.Plan, error, bool) {
+	in := s.planInput(cat, v, st, params)
 	if literals {
 		in.Literal = s.literalAt
 	}

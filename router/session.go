@@ -24,9 +24,10 @@ import (
 // session is one client from its startup to its end. Its goroutine serves both directions; other
 // goroutines only cancel it or ask what it is doing.
 type session struct {
-	router *Router
-	log    *slog.Logger
-	client *pgwire.Stream
+	cursorTables int // temporary tables that cursors over several nodes have read
+	router       *Router
+	log          *slog.Logger
+	client       *pgwire.Stream
 
 	user, database string
 	creds          pool.Credentials

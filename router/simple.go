@@ -58,6 +58,9 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 		if err == nil {
 			return s.forward(ctx, st, node, msg)
 		}
+		if st, err = s.severalNodes(ctx, st, string(s.text), nil, err); err == nil {
+			return s.simpleSpread(ctx, st)
+		}
 		if err = s.failed(ctx, err); err != nil {
 			return err
 		}
@@ -66,6 +69,18 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 	if err := s.execute(ctx, entry, 0, msg); err != nil {
 		return err
 	}
+	return s.ready()
+}
+
+// simpleSpread runs a statement that turned out to need several nodes.
+func (s *session) simpleSpread(ctx context.Context, st *plannedStatement) error {
+	s.count(plan.Spread, "")
+	if err := s.spread(ctx, st, arguments{}, true); err != nil {
+		if err = s.failed(ctx, err); err != nil {
+			return err
+		}
+	}
+	s.statementOver(ctx)
 	return s.ready()
 }
 
@@ -79,6 +94,10 @@ func (s *session) failedIn(ctx context.Context, text []byte, err error) error {
 	if errors.Is(err, errClientGone) {
 		_ = s.client.Flush()
 		return err
+	}
+	if errors.Is(err, errShown) {
+		s.statementOver(ctx)
+		return nil
 	}
 	s.report(s.nodeError(ctx, text, err))
 	s.statementOver(ctx)

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -154,8 +155,11 @@ func (s *session) executeStatement(ctx context.Context, st *plannedStatement) er
 		return nil
 	}
 	inner := &p.entry.statements[0]
-	if inner.plan == nil || len(values) == 0 && inner.plan.Kind != plan.Route {
+	if inner.plan == nil || len(values) == 0 && inner.plan.Kind != plan.Route && inner.plan.Kind != plan.Spread {
 		return s.run(ctx, &plannedStatement{class: inner.class, text: p.text, tree: inner.tree, plan: inner.plan}, nil)
+	}
+	if inner.plan.Kind == plan.Spread {
+		return s.spread(ctx, inner, arguments{types: slices.Clone(p.entry.params), values: values}, true)
 	}
 	if inner.plan.Kind != plan.Route {
 		return s.everyWithParams(ctx, inner, &portal{stmt: p, values: values})
@@ -231,7 +235,10 @@ func (s *session) executeRoute(ctx context.Context, p *prepared, st *plannedStat
 	}
 	node, fresh, err := s.route(ctx, st.plan, source)
 	if err != nil {
-		return err
+		if st, err = s.severalNodes(ctx, st, p.text, p.entry.params, err); err != nil {
+			return err
+		}
+		return s.spread(ctx, st, arguments{types: slices.Clone(p.entry.params), values: values}, true)
 	}
 	if fresh {
 		return errStale()

@@ -1,0 +1,479 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/catalog"
+)
+
+// Exchange is the plan of a query whose rows are on several nodes: fragments run where rows are, and the rest
+// runs over what they answer. What runs over them is either a merge of the one fragment's rows, or a statement that
+// PostgreSQL runs on the home node.
+type Exchange struct {
+	Fragments []Fragment
+	// Final is the statement over the fragments' rows; they are relations with the fragments' names. It is
+	// empty when the rows of the one fragment are the answer.
+	Final string
+	// FinalArrays is Final for few rows: the fragments' columns are array parameters behind those of Eval.
+	FinalArrays string
+	Merge       Merge
+	// Insert is set for an INSERT of rows that go to different nodes; there are no fragments then.
+	Insert *InsertRows
+	// CopyEach is set when the fragment is a COPY TO STDOUT of its own: the nodes' data together are the answer.
+	CopyEach bool
+	// CopyHeader is set when each node's data begin with a header line.
+	CopyHeader bool
+	// Stored is the same query with its answer stored on one node, for portals that are read piece by piece.
+	Stored *Exchange
+	// Eval are expressions that are evaluated once, before anything else, so that all nodes use the same value. They
+	// are parameters Params+1, Params+2 and so on.
+	Eval   []string
+	Params int
+}
+
+// Fragment is a piece of a query that runs on each node that has rows for it.
+type Fragment struct {
+	Name         string
+	Text         string
+	Distribution uint32
+	// Pins say where it runs: on the nodes that one of them leads to.
+	Pins []Pin
+	// Locks is set when it locks rows, Writes when it changes them.
+	Locks, Writes bool
+	// Columns are the names of its columns, known when it has a Name.
+	Columns []string
+	// Params are the parameters it uses.
+	Params map[int]bool
+}
+
+// Merge says how the rows of one fragment become the answer.
+type Merge struct {
+	// Order is how each node sorts its rows; none: rows come in any order.
+	Order []SortKey
+	// Hidden columns at the end of each row are only there for the order.
+	Hidden int
+	// Limit and Offset cut the merged rows; the fragments have no more than both together.
+	Limit, Offset *Count
+}
+
+// SortKey is one column of an order that can be compared here exactly as PostgreSQL does.
+type SortKey struct {
+	Column     int
+	Type       uint32 // OID
+	Desc       bool
+	NullsFirst bool
+}
+
+// Count is a number of rows: a constant or a parameter.
+type Count struct {
+	Value int64
+	Param int
+}
+
+// typePlaceholder stands in Final for the type of a fragment's column, which is known when the fragment has been described.
+func typePlaceholder(fragment, column int) string {
+	return fmt.Sprintf("shoal type %d.%d", fragment+1, column+1)
+}
+
+func collationPlaceholder(fragment, column int) string {
+	return fmt.Sprintf("shoal collation %d.%d", fragment+1, column+1)
+}
+
+// ColumnType is a type in SQL, and the collation when it is not the type's own.
+type ColumnType struct{ Name, Collation string }
+
+// WithTypes writes the types of the fragments' columns into one of the final statements.
+func (e *Exchange) WithTypes(final string, types [][]ColumnType) string {
+	var pairs []string
+	for i := range types {
+		for j, t := range types[i] {
+			collate := ""
+			if t.Collation != "" {
+				collate = " COLLATE " + t.Collation
+			}
+			pairs = append(pairs, ` COLLATE "`+collationPlaceholder(i, j)+`"`, collate, `"`+typePlaceholder(i, j)+`"`, t.Name)
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(final)
+}
+
+// MakeExchange plans a query over several nodes, or refuses it. The statement is a query or one that runs a query and
+// does something with its rows.
+func MakeExchange(in Input, text string) (*Exchange, error) {
+	switch in.Statement.Class {
+	case analyze.Query, analyze.Explain:
+		e, err := makeExchange(in, text, false)
+		if err == nil && e.Final == "" && e.Insert == nil && !e.Fragments[0].Writes {
+			if e.Stored, err = makeExchange(in, text, true); err != nil {
+				e.Stored, err = nil, nil
+			}
+		}
+		return e, err
+	case analyze.Copy:
+		e, err := makeExchange(in, text, false)
+		if err != nil || e.Final != "" || e.CopyEach {
+			return e, err
+		}
+	}
+	return makeExchange(in, text, true)
+}
+
+func makeExchange(in Input, text string, stored bool) (*Exchange, error) {
+	inline := map[uint32]bool{}
+	for range 16 { // each turn writes one more level of views in place
+		stmts, err := analyze.Parse(text)
+		if err != nil || len(stmts) != 1 {
+			return nil, refuse("", "the statement cannot be read again: %v", err)
+		}
+		in.Statement = stmts[0]
+		x := newExchanger(in, inline)
+		x.stored = stored
+		e, err := x.plan()
+		if !x.again {
+			return e, err
+		}
+	}
+	return nil, refuse("", "the views of this statement are nested too deeply")
+}
+
+// exchanger holds the state of making one Exchange.
+type exchanger struct {
+	p      *planner
+	root   *pg.Node
+	out    *Exchange
+	inline map[uint32]bool // views whose bodies are written in place of them
+	again  bool            // a view was added to inline
+	names  map[string]bool // names of columns that the statement mentions
+	star   bool            // it needs all columns
+	byVar  map[*pg.RangeVar][]*ref
+	done   map[*block]bool
+	tree   *pg.Node // the statement around root
+	stored bool     // all rows are to be on one node in the end
+}
+
+func newExchanger(in Input, inline map[uint32]bool) *exchanger {
+	in.Literal = nil
+	tree := withQuery(in.Statement)
+	return &exchanger{
+		p: newPlanner(&in), tree: tree, root: queryOf(tree), out: &Exchange{}, inline: inline,
+		byVar: map[*pg.RangeVar][]*ref{}, done: map[*block]bool{},
+	}
+}
+
+// withQuery gives a statement a query where it has another form for it.
+func withQuery(st *analyze.Statement) *pg.Node {
+	n := st.Tree
+	switch e := n.GetNode().(type) {
+	case *pg.Node_SelectStmt:
+		if into := e.SelectStmt.IntoClause; into != nil {
+			e.SelectStmt.IntoClause = nil
+			return &pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: &pg.CreateTableAsStmt{
+				Query: n, Into: into, Objtype: pg.ObjectType_OBJECT_TABLE,
+			}}}
+		}
+	case *pg.Node_ExplainStmt:
+		return queryOf(e.ExplainStmt.Query)
+	case *pg.Node_CopyStmt:
+		if c := e.CopyStmt; c.Relation != nil {
+			s := plainSelect()
+			for _, a := range c.Attlist {
+				s.TargetList = append(s.TargetList, resTarget("", columnNode(a.GetString_().Sval)))
+			}
+			if len(s.TargetList) == 0 {
+				s.TargetList = []*pg.Node{resTarget("", starNode())}
+			}
+			c.Relation.Inh = false // as COPY does it
+			s.FromClause = []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: c.Relation}}}
+			c.Relation, c.Attlist, c.Query = nil, nil, &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: s}}
+		}
+	}
+	return n
+}
+
+// queryOf is the query behind the statements that run one.
+func queryOf(n *pg.Node) *pg.Node {
+	switch e := n.GetNode().(type) {
+	case *pg.Node_DeclareCursorStmt:
+		return e.DeclareCursorStmt.Query
+	case *pg.Node_CopyStmt:
+		return e.CopyStmt.Query
+	case *pg.Node_CreateTableAsStmt:
+		return e.CreateTableAsStmt.Query
+	}
+	return n
+}
+
+func (x *exchanger) plan() (*Exchange, error) {
+	p := x.p
+	p.exchanging = true
+	x.inlineViews()
+	x.hoist()
+	top := p.query(x.root, nil)
+	p.checkRoutines(false)
+	if p.err != nil {
+		return nil, p.err
+	}
+	if p.plan.Schema {
+		return nil, refuse("Call it in a statement of its own.", "a function that changes the schema, in a query over several nodes, is not supported")
+	}
+	p.linkBodies()
+	p.linkMemberships()
+	p.graph.spread()
+	x.mentioned()
+	for _, r := range p.items {
+		if rv := r.node.GetRangeVar(); rv != nil {
+			x.byVar[rv] = append(x.byVar[rv], r)
+		}
+	}
+	if len(p.targets) > 0 {
+		x.write(top)
+	} else {
+		x.top(top)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	if x.again {
+		return nil, nil
+	}
+	x.out.Eval, x.out.Params = p.eval, p.maxParam
+	if x.out.Insert != nil {
+		return x.out, nil
+	}
+	if len(x.out.Fragments) == 1 && x.out.Fragments[0].Name == "" {
+		return x.out, x.copyEach()
+	}
+	if r := x.leftOver(); r != nil {
+		return nil, refuse("Run its parts one by one.", "this way of using distributed table %q over several nodes is not supported yet", r.alias)
+	}
+	final, err := analyze.Deparse(x.tree)
+	if err != nil {
+		return nil, refuse("", "the statement cannot be written again: %v", err)
+	}
+	x.out.Final = final
+	x.out.FinalArrays, err = x.withArrays()
+	if err != nil {
+		return nil, refuse("", "the statement cannot be written again: %v", err)
+	}
+	return x.out, nil
+}
+
+// leftOver finds a distributed table that no fragment stands for. The last step would see one node's rows of it: whatever the
+// rules above have missed is refused here.
+func (x *exchanger) leftOver() *ref {
+	for _, rv := range analyze.Relations(x.tree) {
+		for _, r := range x.byVar[rv] {
+			for _, base := range x.bases(rv) {
+				if x.p.placed(base.table).placement == catalog.Distributed {
+					return r
+				}
+			}
+		}
+	}
+	for _, r := range x.p.targets {
+		for _, base := range x.targetBases(r) {
+			if base.table != nil && x.p.placed(base.table).placement == catalog.Distributed {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// withArrays writes the final statement with the fragments as WITH items over array parameters.
+func (x *exchanger) withArrays() (string, error) {
+	with := withClause(x.root)
+	param := x.out.Params + len(x.out.Eval)
+	var items []*pg.Node
+	for i, f := range x.out.Fragments {
+		var args, names []*pg.Node
+		body := plainSelect()
+		for j, name := range f.Columns {
+			param++
+			array := castNode(paramNode(param), "pg_catalog", "text")
+			array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{pg.MakeIntNode(-1)}
+			args = append(args, pg.MakeListNode([]*pg.Node{callNode("unnest", array), {}}))
+			names = append(names, pg.MakeStrNode(name))
+			value := castNode(columnNode("u", fragmentColumn(j)), typePlaceholder(i, j))
+			body.TargetList = append(body.TargetList, resTarget("", &pg.Node{Node: &pg.Node_CollateClause{CollateClause: &pg.CollateClause{
+				Arg: value, Collname: []*pg.Node{pg.MakeStrNode(collationPlaceholder(i, j))},
+			}}}))
+		}
+		alias := &pg.Alias{Aliasname: "u"}
+		for j := range f.Columns {
+			alias.Colnames = append(alias.Colnames, pg.MakeStrNode(fragmentColumn(j)))
+		}
+		body.FromClause = []*pg.Node{{Node: &pg.Node_RangeFunction{RangeFunction: &pg.RangeFunction{IsRowsfrom: true, Functions: args, Alias: alias}}}}
+		items = append(items, &pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: &pg.CommonTableExpr{
+			Ctename: f.Name, Aliascolnames: names, Ctematerialized: pg.CTEMaterialize_CTEMaterializeAlways,
+			Ctequery: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: body}},
+		}}})
+	}
+	with.Ctes = append(items, with.Ctes...)
+	return analyze.Deparse(x.tree)
+}
+
+// withClause is the WITH clause of a query or a write, made if it has none.
+func withClause(n *pg.Node) *pg.WithClause {
+	var at **pg.WithClause
+	switch e := n.GetNode().(type) {
+	case *pg.Node_InsertStmt:
+		at = &e.InsertStmt.WithClause
+	case *pg.Node_UpdateStmt:
+		at = &e.UpdateStmt.WithClause
+	case *pg.Node_DeleteStmt:
+		at = &e.DeleteStmt.WithClause
+	case *pg.Node_MergeStmt:
+		at = &e.MergeStmt.WithClause
+	default:
+		at = &n.GetSelectStmt().WithClause
+	}
+	if *at == nil {
+		*at = &pg.WithClause{}
+	}
+	return *at
+}
+
+// copyEach makes the fragment a COPY when the statement is one and rows may come in any order.
+func (x *exchanger) copyEach() error {
+	c := x.tree.GetCopyStmt()
+	if m := &x.out.Merge; c == nil || len(m.Order) > 0 || m.Limit != nil || m.Offset != nil {
+		return nil
+	}
+	text, err := analyze.Deparse(x.tree)
+	if err != nil {
+		return refuse("", "the statement cannot be written again: %v", err)
+	}
+	x.out.CopyEach, x.out.Fragments[0].Text = true, text
+	for _, o := range c.Options {
+		if opt := copyOption(o.GetDefElem(), nil); opt.Name == "header" {
+			x.out.CopyHeader = opt.Value != "false" && opt.Value != "off" && opt.Value != "0"
+		}
+	}
+	return nil
+}
+
+// hoist evaluates what would be different on each node once beforehand: now() and the like.
+func (x *exchanger) hoist() {
+	eachExpression(x.root.ProtoReflect(), func(n *pg.Node) bool {
+		if x.p.volatility(n) != 's' || hasColumnOrSubquery(n) || hasParam(n) {
+			return true
+		}
+		if n.GetFuncCall().GetOver() != nil || len(n.GetFuncCall().GetAggOrder()) > 0 {
+			return true
+		}
+		text, err := deparseExpression(n)
+		if err != nil {
+			return true
+		}
+		x.p.eval = append(x.p.eval, text)
+		n.Node = paramNode(x.p.maxParam + len(x.p.eval)).Node
+		return false
+	})
+}
+
+// inlineViews puts the bodies of chosen views in their place.
+func (x *exchanger) inlineViews() {
+	eachExpression(x.root.ProtoReflect(), func(n *pg.Node) bool {
+		rv := n.GetRangeVar()
+		if rv == nil || x.p.isTemporary(rv) {
+			return true
+		}
+		t := x.p.catalog.Lookup(x.p.path, rv.Schemaname, rv.Relname)
+		if t == nil || !x.inline[t.OID] {
+			return true
+		}
+		alias := &pg.Alias{Aliasname: rv.Relname}
+		if rv.Alias != nil {
+			alias = proto.Clone(rv.Alias).(*pg.Alias)
+		}
+		for _, name := range viewNames(t, len(alias.Colnames)) {
+			alias.Colnames = append(alias.Colnames, pg.MakeStrNode(name))
+		}
+		body := proto.Clone(x.p.viewTree(t)).(*pg.Node)
+		n.Node = &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: body, Alias: alias}}
+		return true
+	})
+}
+
+// mentioned collects the names of columns that the statement uses. A table's column whose name
+// does not occur is not needed, unless something asks for all of them.
+func (x *exchanger) mentioned() {
+	x.names = map[string]bool{}
+	aliases := map[string]bool{}
+	for _, r := range x.p.refs {
+		aliases[r.alias] = true
+	}
+	analyze.Walk(x.root, func(m proto.Message) bool {
+		switch e := m.(type) {
+		case *pg.ColumnRef:
+			for i, f := range e.Fields {
+				if f.GetAStar() != nil {
+					x.star = true
+					continue
+				}
+				name := f.GetString_().GetSval()
+				if i == len(e.Fields)-1 {
+					x.names[name] = true
+					x.star = x.star || aliases[name] // the whole row, or a column of the same name
+				}
+			}
+		case *pg.JoinExpr:
+			x.star = x.star || e.IsNatural
+			for _, u := range e.UsingClause {
+				x.names[u.GetString_().GetSval()] = true
+			}
+		}
+		return true
+	})
+}
+
+// String prints the plan for EXPLAIN and golden files.
+func (e *Exchange) String() string {
+	var b strings.Builder
+	b.WriteString("Exchange\n")
+	for i, ev := range e.Eval {
+		fmt.Fprintf(&b, "  evaluate $%d = %s\n", e.Params+i+1, ev)
+	}
+	if e.Insert != nil {
+		fmt.Fprintf(&b, "  %s, %d rows by %s %s\n", e.Insert.Before, len(e.Insert.Rows), e.Insert.Pin.Columns(), e.Insert.After)
+	}
+	for _, f := range e.Fragments {
+		name := f.Name
+		if name == "" {
+			name = "answer"
+		}
+		fmt.Fprintf(&b, "  fragment %q: %s\n", name, f.Text)
+		for i := range f.Pins {
+			fmt.Fprintf(&b, "    where %s\n", f.Pins[i].String())
+		}
+	}
+	for _, k := range e.Merge.Order {
+		fmt.Fprintf(&b, "  merge by column %d, type %d, desc=%v, nulls first=%v\n", k.Column+1, k.Type, k.Desc, k.NullsFirst)
+	}
+	if e.Merge.Hidden > 0 {
+		fmt.Fprintf(&b, "  %d hidden columns\n", e.Merge.Hidden)
+	}
+	if e.Merge.Limit != nil {
+		fmt.Fprintf(&b, "  limit %s\n", e.Merge.Limit)
+	}
+	if e.Merge.Offset != nil {
+		fmt.Fprintf(&b, "  offset %s\n", e.Merge.Offset)
+	}
+	if e.Final != "" {
+		fmt.Fprintf(&b, "  final %s\n", e.Final)
+	}
+	return b.String()
+}
+
+func (c *Count) String() string {
+	if c.Param > 0 {
+		return fmt.Sprintf("$%d", c.Param)
+	}
+	return fmt.Sprint(c.Value)
+}

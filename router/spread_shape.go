@@ -1,0 +1,233 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
+)
+
+// spreadShape is what the home node says about the parts of a query over several nodes. It is made once per plan.
+type spreadShape struct {
+	rows      []byte // RowDescription of the statement itself
+	columns   int
+	fragments []fragmentShape
+	final     string
+	arrays    string // the final statement over array parameters
+	// large is set when the rows were too many for arrays once.
+	large atomic.Bool
+}
+
+type fragmentShape struct {
+	id     uint64 // names it among the prepared statements of server connections
+	binary bool   // all its columns mean the same on every node in the binary format
+	width  int
+}
+
+// shapeCache keeps shapes beside an immutable plan.
+type shapeCache struct {
+	mu sync.Mutex
+	// instead is the plan of a statement that was planned for one node and led to several.
+	instead *plannedStatement
+	shapes  map[*plan.Exchange]*spreadShape
+}
+
+// shapeOf describes the statement and its fragments on the home node, which has the schema of all.
+func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exchange, types []uint32, own int) (*spreadShape, error) {
+	st.spread.mu.Lock()
+	defer st.spread.mu.Unlock()
+	if shape := st.spread.shapes[e]; shape != nil {
+		return shape, nil
+	}
+	conn, done, err := s.homeConnection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	shape := &spreadShape{}
+	if st.class == analyze.Query || st.class == analyze.Explain {
+		_, shape.rows, err = describeOn(conn, st.text, types[:min(own, len(types))])
+		if err != nil {
+			return nil, err
+		}
+		if shape.rows != nil { // a write without RETURNING has none
+			columns, err := pgwire.RowDescription(shape.rows)
+			if err != nil {
+				return nil, err
+			}
+			shape.columns = len(columns)
+		}
+	}
+	var names [][]plan.ColumnType
+	for i := range e.Fragments {
+		f := &e.Fragments[i]
+		if e.CopyEach {
+			break
+		}
+		_, rows, err := describeOn(conn, f.Text, types)
+		if err != nil {
+			return nil, err
+		}
+		var columns []pgwire.Column
+		if rows != nil {
+			if columns, err = pgwire.RowDescription(rows); err != nil {
+				return nil, err
+			}
+		}
+		shape.fragments = append(shape.fragments, fragmentShape{id: s.router.plans.lastID.Add(1), binary: sameInBinary(columns), width: len(columns)})
+		if e.Final == "" {
+			continue
+		}
+		list, err := columnTypes(ctx, conn, f.Text, f.Columns, columns, types)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, list)
+	}
+	if e.Final != "" {
+		shape.final, shape.arrays = e.WithTypes(e.Final, names), e.WithTypes(e.FinalArrays, names)
+	}
+	if st.spread.shapes == nil {
+		st.spread.shapes = map[*plan.Exchange]*spreadShape{}
+	}
+	st.spread.shapes[e] = shape
+	return shape, nil
+}
+
+// severalNodes plans a statement again whose values turned out to lead to several nodes. Text is the
+// statement's own: a plan for any literals has the text it was first made for.
+func (s *session) severalNodes(ctx context.Context, st *plannedStatement, text string, params []uint32, cause error) (*plannedStatement, error) {
+	var several *exec.SeveralNodes
+	if !errors.As(cause, &several) {
+		return nil, cause
+	}
+	if st.spread != nil && text == st.text {
+		st.spread.mu.Lock()
+		defer st.spread.mu.Unlock()
+		if st.spread.instead != nil && st.spread.instead.plan.Epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
+			return st.spread.instead, nil
+		}
+	}
+	stmts, err := analyze.Parse(text)
+	if err != nil || len(stmts) != 1 {
+		return nil, cause
+	}
+	v := s.router.view.Load()
+	cat, err := s.catalog(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	in := s.planInput(cat, v, stmts[0], params)
+	e, err := plan.MakeExchange(in, text)
+	if err != nil {
+		return nil, err
+	}
+	instead := &plannedStatement{class: st.class, text: text, spread: &shapeCache{}, plan: plan.SpreadOf(st.plan, e, v.m.Epoch)}
+	if st.spread != nil && text == st.text && !s.schemaChanged {
+		st.spread.instead = instead
+	}
+	return instead, nil
+}
+
+// sameInBinary reports columns whose binary format has no numbers that differ between nodes, as those
+// of types that users made have, and of names of the catalog.
+func sameInBinary(columns []pgwire.Column) bool {
+	for _, c := range columns {
+		switch {
+		case c.TypeOID >= firstUserOID:
+			return false
+		case c.TypeOID == 24, c.TypeOID >= 2202 && c.TypeOID <= 2211, c.TypeOID == 3734, c.TypeOID == 3735, c.TypeOID == 3769, c.TypeOID == 3770,
+			c.TypeOID == 4089, c.TypeOID == 4090, c.TypeOID == 4096, c.TypeOID == 4097, c.TypeOID == 4191, c.TypeOID == 4192, // regproc and its like
+			c.TypeOID == 1033, c.TypeOID == 1034, // aclitem has no binary format
+			c.TypeOID == 2249, c.TypeOID == 2287: // records carry their columns' types
+			return false
+		}
+	}
+	return true
+}
+
+// columnTypes are the types and collations of a fragment's columns, as the home node finds them out.
+func columnTypes(ctx context.Context, conn *pool.Conn, text string, names []string, columns []pgwire.Column, types []uint32) ([]plan.ColumnType, error) {
+	var b strings.Builder
+	for i, c := range columns {
+		if i > 0 {
+			b.WriteString(" UNION ALL ")
+		}
+		fmt.Fprintf(&b, "SELECT %d, pg_catalog.format_type(%d, %d), (SELECT typcollation FROM pg_catalog.pg_type WHERE oid = %[2]d)", i, c.TypeOID, c.TypeModifier)
+	}
+	rows, err := conn.Query(ctx, b.String())
+	if err != nil {
+		return nil, err
+	}
+	list := make([]plan.ColumnType, len(columns))
+	var asked []int
+	b.Reset()
+	for i := range columns {
+		list[i].Name = string(rows[i][1])
+		if string(rows[i][2]) != "0" && i < len(names) {
+			if len(asked) > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "pg_catalog.pg_collation_for(f.%s)", plan.QuoteIdent(names[i]))
+			asked = append(asked, i)
+		}
+	}
+	if len(asked) == 0 {
+		return list, nil
+	}
+	nulls := make([][]byte, len(types))
+	rows, err = conn.QueryTyped(ctx, "SELECT "+b.String()+" FROM (SELECT) one LEFT JOIN ("+text+") f ON false", types, nulls)
+	if err != nil {
+		return nil, err
+	}
+	for j, i := range asked {
+		if c := string(rows[0][j]); c != `"default"` {
+			list[i].Collation = c
+		}
+	}
+	return list, nil
+}
+
+// describeOn asks for a text's parameters and row description.
+func describeOn(conn *pool.Conn, text string, types []uint32) (params []uint32, rows []byte, err error) {
+	out := conn.Stream.Out()
+	*out = pgwire.AppendParse(*out, "", text, types)
+	*out = pgwire.AppendDescribe(*out, pgwire.Statement, "")
+	*out = pgwire.AppendSync(*out)
+	if err := conn.Stream.Flush(); err != nil {
+		conn.Broken = true
+		return nil, nil, lostNode(conn.Key.Node)
+	}
+	var failure *pgwire.Error
+	for {
+		typ, msg, err := conn.Stream.Next()
+		if err != nil {
+			conn.Broken = true
+			return nil, nil, lostNode(conn.Key.Node)
+		}
+		switch typ {
+		case 't':
+			params = parameterTypes(msg)
+		case 'T':
+			rows = append(rows, msg...)
+		case 'E':
+			failure = pgwire.ParseError(msg)
+		case 'S':
+			conn.ParameterStatus(msg)
+		case 'Z':
+			conn.TxStatus = pgwire.ReadyStatus(msg)
+			if failure != nil {
+				return nil, nil, failure
+			}
+			return params, rows, nil
+		}
+	}
+}
