@@ -24,6 +24,8 @@ type Exchange struct {
 	Merge       Merge
 	// Insert is set for an INSERT of rows that go to different nodes; there are no fragments then.
 	Insert *InsertRows
+	// Feed is set for a write whose rows are computed first; there are no fragments of its own then.
+	Feed *Feed
 	// CopyEach is set when the fragment is a COPY TO STDOUT of its own: the nodes' data together are the answer.
 	CopyEach bool
 	// CopyHeader is set when each node's data begin with a header line.
@@ -108,7 +110,7 @@ func MakeExchange(in Input, text string) (*Exchange, error) {
 	switch in.Statement.Class {
 	case analyze.Query, analyze.Explain:
 		e, err := makeExchange(in, text, false)
-		if err == nil && e.Final == "" && e.Insert == nil && !e.Fragments[0].Writes {
+		if err == nil && e.Final == "" && len(e.Fragments) > 0 && !e.Fragments[0].Writes {
 			if e.Stored, err = makeExchange(in, text, true); err != nil {
 				e.Stored, err = nil, nil
 			}
@@ -143,6 +145,7 @@ func makeExchange(in Input, text string, stored bool) (*Exchange, error) {
 
 // exchanger holds the state of making one Exchange.
 type exchanger struct {
+	in     Input
 	p      *planner
 	root   *pg.Node
 	out    *Exchange
@@ -160,7 +163,7 @@ func newExchanger(in Input, inline map[uint32]bool) *exchanger {
 	in.Literal = nil
 	tree := withQuery(in.Statement)
 	return &exchanger{
-		p: newPlanner(&in), tree: tree, root: queryOf(tree), out: &Exchange{}, inline: inline,
+		in: in, p: newPlanner(&in), tree: tree, root: queryOf(tree), out: &Exchange{}, inline: inline,
 		byVar: map[*pg.RangeVar][]*ref{}, done: map[*block]bool{},
 	}
 }
@@ -242,7 +245,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 		return nil, nil
 	}
 	x.out.Eval, x.out.Params = p.eval, p.maxParam
-	if x.out.Insert != nil {
+	if x.out.Insert != nil || x.out.Feed != nil {
 		return x.out, nil
 	}
 	if len(x.out.Fragments) == 1 && x.out.Fragments[0].Name == "" {
@@ -287,6 +290,9 @@ func (x *exchanger) leftOver() *ref {
 
 // withArrays writes the final statement with the fragments as WITH items over array parameters.
 func (x *exchanger) withArrays() (string, error) {
+	if len(x.out.Fragments) == 0 {
+		return x.out.Final, nil
+	}
 	with := withClause(x.root)
 	param := x.out.Params + len(x.out.Eval)
 	var items []*pg.Node
@@ -442,6 +448,16 @@ func (e *Exchange) String() string {
 	}
 	if e.Insert != nil {
 		fmt.Fprintf(&b, "  %s, %d rows by %s %s\n", e.Insert.Before, len(e.Insert.Rows), e.Insert.Pin.Columns(), e.Insert.After)
+	}
+	if f := e.Feed; f != nil {
+		fmt.Fprintf(&b, "  rows of %s\n", f.QueryText)
+		for line := range strings.Lines(f.Query.String()) {
+			b.WriteString("    " + line)
+		}
+		fmt.Fprintf(&b, "  each node by %s: %s\n", f.Pin.Columns(), f.Text)
+		if f.Move != nil {
+			fmt.Fprintf(&b, "  rows that leave: %s\n  rows that come: %s\n", f.Move.Remove, f.Move.Store)
+		}
 	}
 	for _, f := range e.Fragments {
 		name := f.Name

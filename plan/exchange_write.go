@@ -35,7 +35,7 @@ func (x *exchanger) write(top *block) {
 	case r.table != nil && p.placed(r.table).placement == catalog.Reference:
 		p.fail(refuse("Write constants, or read from reference tables only.",
 			"a write to reference table %q that reads rows of several nodes is not supported yet", r.table.Name))
-	case x.each(top, r) || x.insertRows(r):
+	case x.each(top, r) || x.insertRows(r) || x.feed(top, r):
 	default:
 		p.fail(refuse("Join on the key, or read the rows first and write them one key at a time.",
 			"this write to a distributed table needs rows of other nodes, which is not supported yet"))
@@ -103,6 +103,9 @@ func (x *exchanger) targetBases(r *ref) []*ref {
 func (x *exchanger) insertSide(top *block, r *ref) side {
 	s := x.root.GetInsertStmt()
 	body := x.p.blocks[s.SelectStmt.GetSelectStmt()]
+	if x.p.rekeyed[r] || len(x.p.rekeys) > 0 {
+		return side{}
+	}
 	if body == nil || len(body.stmt.ValuesLists) > 0 || r.table == nil || len(x.p.newRows) != 1 {
 		return side{}
 	}
@@ -176,7 +179,7 @@ func (x *exchanger) keepsKey(source side) bool {
 func (x *exchanger) insertRows(r *ref) bool {
 	s := x.root.GetInsertStmt()
 	values := s.GetSelectStmt().GetSelectStmt().GetValuesLists()
-	if len(values) == 0 || len(x.p.newKeys) != 1 || s.WithClause != nil || hasSublink(x.root) {
+	if len(values) == 0 || len(x.p.newKeys) != 1 || x.p.rekeyed[r] || s.WithClause != nil || hasSublink(x.root) {
 		return false
 	}
 	for _, n := range s.ReturningList {

@@ -217,7 +217,7 @@ func (p *planner) pinNewRows() {
 	for _, n := range p.newRows {
 		place := p.placed(n.table)
 		if !p.keysFit(n, place) {
-			p.fail(refuse("Take the key from a plain column of the same type that is equal to a constant.",
+			p.fail(refuseSeveral("Take the key from a plain column of the same type that is equal to a constant.",
 				"the keys of new rows for distributed table %q are not known before the statement runs", n.table.Name))
 			return
 		}
@@ -236,7 +236,7 @@ func (p *planner) pinNewRows() {
 			pin.Keys = append(pin.Keys, key)
 		}
 		if !p.locates(&pin) {
-			p.fail(refuse("Take the key from a plain column of the same type that is equal to a constant.",
+			p.fail(refuseSeveral("Take the key from a plain column of the same type that is equal to a constant.",
 				"the keys of new rows for distributed table %q are not known before the statement runs", n.table.Name))
 			return
 		}

@@ -105,7 +105,8 @@ func (p *planner) assign(b *block, r, excluded *ref, targets []*pg.Node) {
 			if t, _ := key.base(); t != nil {
 				p.stored = append(p.stored, t)
 			}
-			p.fail(refuse("Delete the row and insert it again with the new key.",
+			p.rekeyed[r] = true
+			p.fail(refuseSeveral("Delete the row and insert it again with the new key.",
 				"an UPDATE of the key column %q of a distributed table to a computed value is not supported", t.Name))
 		}
 	}

@@ -47,6 +47,8 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 		s.client.Append(run.shape.rows)
 	}
 	switch {
+	case run.e.Feed != nil:
+		return s.inTransaction(ctx, func() error { return s.feed(ctx, st, run) })
 	case run.e.Insert != nil:
 		return s.inTransaction(ctx, func() error { return s.insertRows(ctx, run) })
 	case run.e.Final == "" && run.e.Fragments[0].Writes:
@@ -93,9 +95,9 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 		return nil, errStale()
 	}
 	run := &spreadRun{e: e, m: v.m, arguments: args}
-	for len(run.formats) < len(run.values) {
-		run.formats = append(run.formats, 0)
-	}
+	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
+	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
+	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
 	if len(e.Eval) > 0 {
 		values, types, err := s.evaluate(ctx, e.Eval)
 		if err != nil {
@@ -106,7 +108,7 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 			run.formats = append(run.formats, 0)
 		}
 	}
-	run.shape, err = s.shapeOf(ctx, st, e, run.types, len(args.values))
+	run.shape, err = s.shapeOf(ctx, st, e, run.types, args.types)
 	return run, err
 }
 

@@ -67,11 +67,15 @@ func summedTag(asked []*nodeRows) string {
 	var words string
 	var total int64
 	for _, n := range asked {
-		at := strings.LastIndexByte(n.tag, ' ')
-		rows, _ := strconv.ParseInt(n.tag[at+1:], 10, 64)
-		words, total = n.tag[:at+1], total+rows
+		words, total = n.tag[:strings.LastIndexByte(n.tag, ' ')+1], total+tagRows(n.tag)
 	}
 	return words + strconv.FormatInt(total, 10)
+}
+
+// tagRows is the number of rows in a command tag.
+func tagRows(tag string) int64 {
+	rows, _ := strconv.ParseInt(tag[strings.LastIndexByte(tag, ' ')+1:], 10, 64)
+	return rows
 }
 
 // fragmentFormats are the formats of the fragment's columns: the client's, and binary for hidden ones.

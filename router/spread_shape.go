@@ -41,7 +41,7 @@ type shapeCache struct {
 }
 
 // shapeOf describes the statement and its fragments on the home node, which has the schema of all.
-func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exchange, types []uint32, own int) (*spreadShape, error) {
+func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exchange, types, own []uint32) (*spreadShape, error) {
 	st.spread.mu.Lock()
 	defer st.spread.mu.Unlock()
 	if shape := st.spread.shapes[e]; shape != nil {
@@ -54,7 +54,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 	defer done()
 	shape := &spreadShape{}
 	if st.class == analyze.Query || st.class == analyze.Explain {
-		_, shape.rows, err = describeOn(conn, st.text, types[:min(own, len(types))])
+		_, shape.rows, err = describeOn(conn, st.text, own)
 		if err != nil {
 			return nil, err
 		}
