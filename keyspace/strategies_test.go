@@ -212,6 +212,9 @@ func (e *editing) step(tb testing.TB) {
 	i := e.r.IntN(len(e.d.Shards))
 	switch e.r.IntN(6) {
 	case 0, 1:
+		if len(e.d.Shards) > 150 {
+			return // let merges follow
+		}
 		at := e.someBound(tb, e.r)
 		i = e.d.Find(at)
 		if next, err := e.m.SplitShard(e.d.Shards[i].ID, at); err == nil {
@@ -250,6 +253,9 @@ func (e *editing) step(tb testing.TB) {
 
 func (e *editing) isolate(tb testing.TB, before map[string]string) {
 	tb.Helper()
+	if len(e.d.Shards) > 150 {
+		return
+	}
 	point := e.point(tb, e.r, e.row(e.r))
 	if e.r.IntN(2) == 0 {
 		point = pick(e.r, e.watched...)
