@@ -73,7 +73,7 @@ func randomEdit(m *keyspace.Map, r *rand.Rand) (*keyspace.Map, shardEdit, error)
 // Every map that was read is valid and is what the edits up to its epoch make of the first one: none is lost, and none
 // is made on a picture that is not there any more.
 func testShardEditors(t *testing.T, svc Service) {
-	const editors, edits, reads = 6, 15, 30
+	const editors, edits, reads = 5, 10, 20
 	createMap(t, connect(t, svc), 12)
 	base, err := topo.UpdateMap(testContext(t), connect(t, svc), func(m *keyspace.Map) (*keyspace.Map, error) {
 		key := keyspace.HashKey(keyspace.Int8)
