@@ -367,10 +367,10 @@ func (x *exchanger) copyEach() error {
 // hoist evaluates what would be different on each node once beforehand: now() and the like.
 func (x *exchanger) hoist() {
 	eachExpression(x.root.ProtoReflect(), func(n *pg.Node) bool {
-		if x.p.volatility(n) != 's' || hasColumnOrSubquery(n) || hasParam(n) {
-			return true
+		if n.GetRangeFunction() != nil {
+			return false // its rows are not one value
 		}
-		if n.GetFuncCall().GetOver() != nil || len(n.GetFuncCall().GetAggOrder()) > 0 {
+		if x.p.volatility(n) != 's' || hasColumnOrSubquery(n) || hasParam(n) || !x.oneValue(n.GetFuncCall()) {
 			return true
 		}
 		text, err := deparseExpression(n)
@@ -381,6 +381,28 @@ func (x *exchanger) hoist() {
 		n.Node = paramNode(x.p.maxParam + len(x.p.eval)).Node
 		return false
 	})
+}
+
+// oncePerStatement are built-in functions whose answer depends on the transaction or the session, not only on its settings.
+var oncePerStatement = map[string]bool{
+	"now": true, "transaction_timestamp": true, "statement_timestamp": true, "age": true, "current_setting": true, "current_database": true,
+	"current_schema": true, "current_schemas": true, "current_query": true, "pg_backend_pid": true, "inet_client_addr": true,
+	"inet_client_port": true, "inet_server_addr": true, "inet_server_port": true, "version": true, "pg_postmaster_start_time": true,
+	"pg_conf_load_time": true, "pg_is_in_recovery": true, "txid_current_if_assigned": true, "pg_current_xact_id_if_assigned": true,
+}
+
+// oneValue reports a call that has one value for the whole statement.
+func (x *exchanger) oneValue(c *pg.FuncCall) bool {
+	if c == nil {
+		return true // CURRENT_TIMESTAMP and its like
+	}
+	_, name := analyze.Name(c.Funcname)
+	for _, f := range x.p.functions(c) {
+		if f.Builtin && !oncePerStatement[name] || f.ReturnsSet || f.Kind != 'f' && !f.Builtin {
+			return false
+		}
+	}
+	return c.Over == nil && len(c.AggOrder) == 0
 }
 
 // inlineViews puts the bodies of chosen views in their place.

@@ -233,6 +233,9 @@ var sameOnNodes = map[string]bool{
 	"row_to_json": true, "array_to_json": true, "array_to_string": true, "quote_literal": true, "quote_nullable": true,
 	"to_tsvector": true, "to_tsquery": true, "plainto_tsquery": true, "make_timestamptz": true, "date": true, "text": true,
 	"array_agg": true, "string_agg": true, "json_agg": true, "jsonb_agg": true, "json_object_agg": true, "jsonb_object_agg": true,
+	"generate_series": true, "length": true, "lower": true, "upper": true, "substring": true, "json_populate_record": true,
+	"jsonb_populate_record": true, "json_to_record": true, "jsonb_to_record": true, "json_to_recordset": true, "jsonb_to_recordset": true,
+	"jsonb_path_query_tz": true, "websearch_to_tsquery": true, "phraseto_tsquery": true, "ts_headline": true,
 }
 
 // volatility is how far a node's own answer can be trusted to be that of all nodes: 'i' as far as
