@@ -161,7 +161,7 @@ func TestNotOneNode(t *testing.T) {
 		{"SELECT count(*) FROM wide_t t JOIN wide_u u ON u.t_id = t.id", "50"},
 		{"SELECT count(*) FROM wide_t t JOIN wide_l l ON l.id = t.id", "50"},
 		{"SELECT count(*) FROM wide_t t JOIN wide_u u ON u.t_id = t.id WHERE t.id = 10", "1"},
-		{"SELECT v FROM wide_t WHERE id = 1 UNION ALL SELECT v FROM wide_t WHERE id = 2 UNION ALL SELECT v FROM wide_t WHERE id = 3", "1\n2\n3"},
+		{"SELECT v FROM wide_t WHERE id = 1 UNION ALL SELECT v FROM wide_t WHERE id = 2 UNION ALL SELECT v FROM wide_t WHERE id = 3 ORDER BY 1", "1\n2\n3"},
 		{"SELECT count(*) FROM wide_t WHERE id = (SELECT max(id) FROM wide_u)", "1"},
 		{"SELECT count(*) FROM wide_l WHERE id NOT IN (SELECT id FROM wide_t)", "0"},
 		{"SELECT count(*) FROM wide_t WHERE NOT id = 3", "49"},

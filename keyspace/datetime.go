@@ -18,10 +18,10 @@ const (
 	minTimestamp = int64(minDate) * day
 	endTimestamp = 9223371331200000000 // 294277-01-01
 
-	// The years that are read. They stay a little inside PostgreSQL's range, so that no zone leads out of it.
-	minYear          = -4711
-	maxDateYear      = 5874896
-	maxTimestampYear = 294275
+	// The years that have valid days; which days those are is checked when the value is known.
+	minYear          = -4713
+	maxDateYear      = 5874897
+	maxTimestampYear = 294276
 )
 
 func validDate(v int64) bool {
@@ -108,7 +108,11 @@ func parseDate(text []byte) (int64, error) {
 	if !ok {
 		return 0, ErrNotProven
 	}
-	return c.end(d, maxDateYear)
+	days, err := c.end(d, maxDateYear)
+	if err == nil && !validDate(days) {
+		err = ErrNotProven
+	}
+	return days, err
 }
 
 func parseTimestamp(text []byte, zoned bool) (int64, error) {
@@ -143,7 +147,14 @@ func parseTimestamp(text []byte, zoned bool) (int64, error) {
 	if !zoned {
 		offset = 0 // a timestamp without time zone ignores a zone in its text
 	}
-	return days*day + clock - offset, nil
+	if days < minDate-1 || days > endTimestamp/day {
+		return 0, ErrNotProven
+	}
+	v := days*day + clock - offset
+	if !validTimestamp(v) {
+		return 0, ErrNotProven
+	}
+	return v, nil
 }
 
 // clock reads HH:MM[:SS[.ffffff]]. More decimals would be rounded, 24:00 and a leap second carried over;
