@@ -491,22 +491,39 @@ func (e *Exchange) String() string {
 			fmt.Fprintf(&b, "    where %s\n", f.Pins[i].String())
 		}
 	}
-	for _, k := range e.Merge.Order {
-		fmt.Fprintf(&b, "  merge by column %d, type %d, desc=%v, nulls first=%v\n", k.Column+1, k.Type, k.Desc, k.NullsFirst)
-	}
-	if e.Merge.Hidden > 0 {
-		fmt.Fprintf(&b, "  %d hidden columns\n", e.Merge.Hidden)
-	}
-	if e.Merge.Limit != nil {
-		fmt.Fprintf(&b, "  limit %s\n", e.Merge.Limit)
-	}
-	if e.Merge.Offset != nil {
-		fmt.Fprintf(&b, "  offset %s\n", e.Merge.Offset)
+	if how := e.Merge.String(); how != "" {
+		fmt.Fprintf(&b, "  %s\n", how)
 	}
 	if e.Final != "" {
 		fmt.Fprintf(&b, "  final %s\n", e.Final)
 	}
 	return b.String()
+}
+
+// String says how rows of nodes are put together, for people.
+func (m *Merge) String() string {
+	var parts []string
+	for i, k := range m.Order {
+		part := fmt.Sprintf("hidden column %d", i+1)
+		if k.Desc {
+			part += " DESC"
+		}
+		if k.NullsFirst != k.Desc {
+			part += map[bool]string{true: " NULLS FIRST", false: " NULLS LAST"}[k.NullsFirst]
+		}
+		parts = append(parts, part)
+	}
+	var out []string
+	if len(parts) > 0 {
+		out = append(out, "in order of "+strings.Join(parts, ", "))
+	}
+	if m.Limit != nil {
+		out = append(out, "limit "+m.Limit.String())
+	}
+	if m.Offset != nil {
+		out = append(out, "offset "+m.Offset.String())
+	}
+	return strings.Join(out, ", ")
 }
 
 func (c *Count) String() string {

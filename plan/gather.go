@@ -106,7 +106,7 @@ func (x *exchanger) rewrite(b *block) {
 	}
 	x.done[b] = true
 	if !x.usesOutside(b) {
-		if x.whole(b) || x.partial(b) || x.rows(b) {
+		if x.whole(b) || x.partial(b) || x.distinct(b) || x.rows(b) {
 			return
 		}
 	}

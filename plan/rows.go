@@ -51,6 +51,37 @@ func (x *exchanger) rows(b *block) bool {
 	return true
 }
 
+// distinct lets the nodes leave out their own duplicates first.
+func (x *exchanger) distinct(b *block) bool {
+	s := b.stmt
+	if len(b.arms) > 0 || len(s.DistinctClause) == 0 || distinctOn(s) || grouped(s) || x.p.hasAggregate(s) || hasWindow(s) || len(s.LockingClause) > 0 {
+		return false
+	}
+	at := x.core(b, nil)
+	if at.at != spread {
+		return false
+	}
+	order, ok := x.outputOrder(b)
+	targets, also := explicitTargets(b)
+	if !ok || !also {
+		return false
+	}
+	f := proto.Clone(s).(*pg.SelectStmt)
+	f.LimitCount, f.LimitOffset, f.SortClause, f.LimitOption = nil, nil, nil, pg.LimitOption_LIMIT_OPTION_DEFAULT
+	f.TargetList = cloneAll(targets)
+	nameTargets(f.TargetList)
+	final := plainSelect()
+	final.DistinctClause, final.SortClause = s.DistinctClause, order
+	final.LimitCount, final.LimitOffset, final.LimitOption = s.LimitCount, s.LimitOffset, s.LimitOption
+	for i := range targets {
+		final.TargetList = append(final.TargetList, resTarget(b.outputName(i), columnNode(fragmentColumn(i))))
+	}
+	final.FromClause = []*pg.Node{relationNode(x.newFragment(f, at, x.bases(s)))}
+	proto.Reset(s)
+	proto.Merge(s, final)
+	return true
+}
+
 // columnMover turns columns of a block's tables into columns of its fragment.
 type columnMover struct {
 	b         *block

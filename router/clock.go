@@ -38,6 +38,13 @@ func (s *session) count(kind plan.Kind, node string) {
 	}
 }
 
+// atNode notes a node that a statement runs on, when somebody records it.
+func (s *session) atNode(node string) {
+	if s.clock.end != nil {
+		s.clock.nodes = append(s.clock.nodes, node)
+	}
+}
+
 // fault notes an error that the client is told of.
 func (s *session) fault(code string) {
 	s.router.counters.errors.Add(1)

@@ -220,7 +220,7 @@ func (s *session) describeMessage(ctx context.Context, msg []byte) error {
 		return pgwire.Errorf("34000", "portal %q does not exist", name)
 	}
 	if po.part == nil {
-		return s.synthesize(ctx, rowsOf(po.stmt.entry.described))
+		return s.synthesize(ctx, withFormats(rowsOf(po.stmt.entry.described), po.args.results))
 	}
 	p, err := s.segmentOn(ctx, po.part.node)
 	if err != nil {
@@ -229,6 +229,21 @@ func (s *session) describeMessage(ctx context.Context, msg []byte) error {
 	p.conn.Stream.Append(msg)
 	e.awaited++
 	return nil
+}
+
+// withFormats is a row description with the formats that a portal was bound with.
+func withFormats(rows []byte, formats []int16) []byte {
+	if len(formats) == 0 || len(rows) == 0 || rows[0] != 'T' {
+		return rows
+	}
+	columns, err := pgwire.RowDescription(rows)
+	if err != nil {
+		return rows
+	}
+	for i := range columns {
+		columns[i].Format = formats[min(i, len(formats)-1)]
+	}
+	return pgwire.AppendRowDescription(nil, columns)
 }
 
 // portal finds a portal: one that was bound, or a cursor that SQL declared in this transaction.

@@ -269,7 +269,7 @@ func ownStatement(st *analyze.Statement) bool {
 	switch st.Class {
 	case analyze.Show:
 		name := strings.ToLower(st.Tree.GetVariableShowStmt().GetName())
-		return strings.HasPrefix(name, "shoal.") && name != readPreference && name != maxStaleness
+		return strings.HasPrefix(name, "shoal.") && name != readPreference && name != maxStaleness && name != maxExchange
 	case analyze.Begin, analyze.Commit, analyze.Rollback, analyze.Savepoint, analyze.Release, analyze.RollbackTo,
 		analyze.PrepareTransaction, analyze.FinishPrepared, analyze.Set, analyze.Discard,
 		analyze.Prepare, analyze.Execute, analyze.Deallocate, analyze.Fetch, analyze.CloseCursor, analyze.SetConstraints:

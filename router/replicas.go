@@ -13,11 +13,12 @@ import (
 	"github.com/pgshoal/pgshoal/pool"
 )
 
-// The session's settings about replicas. They are ordinary settings with a dot in their name, so SET,
+// The session's settings that are the router's own. They are ordinary settings with a dot in their name, so SET,
 // SET LOCAL, RESET, SHOW and ALTER ROLE ... SET treat them as PostgreSQL does.
 const (
 	readPreference = "shoal.read_preference"
 	maxStaleness   = "shoal.max_staleness"
+	maxExchange    = "shoal.max_exchange_bytes"
 )
 
 // preferences are the values of shoal.read_preference.
@@ -43,6 +44,12 @@ func checkShoal(name, value string) error {
 		}
 		return pgwire.Errorf("22023", "invalid value for parameter %q: %q", name, value).WithHint("Write a duration such as 500ms, 5s or 1m.")
 	}
+	if name == maxExchange {
+		if _, ok := parseBytes(value); ok {
+			return nil
+		}
+		return pgwire.Errorf("22023", "invalid value for parameter %q: %q", name, value).WithHint("Write a size such as 64MB, 1GB, or a number of bytes.")
+	}
 	return pgwire.Errorf("42704", "unrecognized configuration parameter %q", name)
 }
 
@@ -53,6 +60,9 @@ func shoalValue(v *pg.VariableSetStmt) (string, error) {
 	}
 	if text := v.Args[0].GetAConst().GetSval(); text != nil {
 		return strings.ToLower(text.Sval), nil
+	}
+	if n := v.Args[0].GetAConst().GetIval(); n != nil && strings.ToLower(v.Name) == maxExchange {
+		return itoa(int(n.Ival)), nil
 	}
 	return "", pgwire.Errorf("22023", "parameter %q requires a string", v.Name)
 }

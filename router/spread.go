@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
@@ -29,6 +30,8 @@ type spreadRun struct {
 	m     *keyspace.Map
 	shape *spreadShape
 	arguments
+	moved, limit int64 // bytes of rows that go from node to node
+	asked        []*nodeRows
 }
 
 // spread runs a statement over several nodes. The row description goes along unless the protocol has its own place for it.
@@ -94,7 +97,7 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 	if v.m.Epoch != st.plan.Epoch && !s.schemaChanged {
 		return nil, errStale()
 	}
-	run := &spreadRun{e: e, m: v.m, arguments: args}
+	run := &spreadRun{e: e, m: v.m, arguments: args, limit: s.exchangeLimit()}
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
@@ -146,12 +149,18 @@ func (s *session) nodesOf(r *spreadRun, f *plan.Fragment) ([]string, error) {
 
 // nodeRows are the rows that one node answers to a fragment.
 type nodeRows struct {
-	s     *session
-	part  *participant
-	id    uint64 // of the statement that was prepared for it, 0 if it was there
-	row   []byte // the current DataRow message
-	tag   string // what the node says it has done
-	ended bool
+	s    *session
+	part *participant
+	id   uint64 // of the statement that was prepared for it, 0 if it was there
+	row  []byte // the current DataRow message
+	tag  string // what the node says it has done
+
+	node        string // as part may be given back before it is shown
+	fragment    int
+	rows, bytes int64
+	started     time.Time
+	took        time.Duration
+	ended       bool
 }
 
 // ask sends a fragment to all its nodes. All of them work while the first one's rows are read.
@@ -165,16 +174,17 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 			return nil, err
 		}
 		p.wrote = p.wrote || f.Locks || f.Writes
-		rows := &nodeRows{s: s, part: p}
+		rows := &nodeRows{s: s, part: p, node: node, fragment: index, started: time.Now()}
 		s.sendFragment(r, rows, index, results)
 		if err := p.conn.Stream.Flush(); err != nil {
 			p.conn.Broken = true
 			s.abandon(asked)
 			return nil, lostNode(node)
 		}
-		s.count(plan.Spread, node)
+		s.atNode(node)
 		asked = append(asked, rows)
 	}
+	r.asked = append(r.asked, asked...)
 	return asked, nil
 }
 
@@ -236,7 +246,7 @@ func (n *nodeRows) next() (bool, error) {
 		}
 		switch typ {
 		case 'D':
-			n.row = msg
+			n.row, n.rows, n.bytes = msg, n.rows+1, n.bytes+int64(len(msg))
 			return true, nil
 		case 'E':
 			failure = pgwire.ParseError(msg)
@@ -252,7 +262,7 @@ func (n *nodeRows) next() (bool, error) {
 		case 'S':
 			conn.ParameterStatus(msg)
 		case 'Z':
-			conn.TxStatus, n.ended = pgwire.ReadyStatus(msg), true
+			conn.TxStatus, n.ended, n.took = pgwire.ReadyStatus(msg), true, time.Since(n.started)
 			if failure != nil {
 				return false, failure
 			}

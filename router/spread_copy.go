@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/pgshoal/pgshoal/pgwire"
-	"github.com/pgshoal/pgshoal/plan"
 )
 
 // copyOut passes the COPY data of several nodes on as those of one: with one beginning, one header and one end.
@@ -29,7 +28,7 @@ func (s *session) copyOut(ctx context.Context, r *spreadRun) error {
 			s.abandon(parts)
 			return lostNode(node)
 		}
-		s.count(plan.Spread, node)
+		s.atNode(node)
 		parts = append(parts, &nodeRows{s: s, part: p})
 	}
 	c := copyOutput{s: s, header: r.e.CopyHeader}

@@ -2,21 +2,264 @@ package router
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
+	"time"
 
+	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 )
 
-// explainSpread shows the plan of a query over several nodes.
-func (s *session) explainSpread(_ context.Context, st *plannedStatement, r *spreadRun) error {
+// explanation is the plan of a statement over several nodes as EXPLAIN (FORMAT JSON) shows it.
+type explanation struct {
+	Kind      string              `json:"Kind"`
+	Fragments []explainedFragment `json:"Fragments,omitempty"`
+	Merge     string              `json:"Merge,omitempty"`
+	Final     string              `json:"Final,omitempty"`
+	FinalNode string              `json:"Final Node,omitempty"`
+	Rows      *explanation        `json:"Rows From,omitempty"`
+	Write     string              `json:"Write,omitempty"`
+	Total     *float64            `json:"Execution Time,omitempty"`
+	Returned  *int64              `json:"Actual Rows,omitempty"`
+	Moved     *int64              `json:"Bytes Moved,omitempty"`
+}
+
+type explainedFragment struct {
+	Name  string          `json:"Name"`
+	SQL   string          `json:"SQL"`
+	Where []string        `json:"Where"`
+	Nodes []explainedNode `json:"Nodes"`
+}
+
+type explainedNode struct {
+	Node  string   `json:"Node"`
+	Rows  *int64   `json:"Actual Rows,omitempty"`
+	Bytes *int64   `json:"Bytes,omitempty"`
+	Time  *float64 `json:"Time,omitempty"`
+}
+
+// explainOptions reads the options that matter here.
+func explainOptions(text string) (analyzes, asJSON bool, err error) {
+	stmts, err := analyze.Parse(text)
+	if err != nil || len(stmts) != 1 {
+		return false, false, err
+	}
+	for _, o := range stmts[0].Tree.GetExplainStmt().GetOptions() {
+		d := o.GetDefElem()
+		value := strings.ToLower(d.GetArg().GetString_().GetSval())
+		switch strings.ToLower(d.Defname) {
+		case "analyze":
+			analyzes = value != "false" && value != "off" && (d.GetArg().GetInteger() == nil || d.GetArg().GetInteger().Ival != 0)
+		case "format":
+			switch value {
+			case "json":
+				asJSON = true
+			case "text":
+			default:
+				return false, false, pgwire.Errorf(pgwire.CodeFeatureNotSupported, "EXPLAIN (FORMAT %s) of a statement over several nodes is not supported", value).
+					WithHint("Use TEXT or JSON.")
+			}
+		}
+	}
+	return analyzes, asJSON, nil
+}
+
+// explainSpread shows the plan of a statement over several nodes; with ANALYZE it runs, and its rows are only counted.
+func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *spreadRun) error {
+	analyzes, asJSON, err := explainOptions(st.text)
+	if err != nil {
+		return err
+	}
+	ex, err := s.explanation(r, r.e)
+	if err != nil {
+		return err
+	}
+	if analyzes {
+		if err := s.analyzeSpread(ctx, r, ex); err != nil {
+			return err
+		}
+	}
+	column := pgwire.TextColumn("QUERY PLAN")
+	lines := ex.lines("")
+	if asJSON {
+		column.TypeOID = 114
+		text, err := json.MarshalIndent([]any{map[string]any{"Plan": ex}}, "", "  ")
+		if err != nil {
+			return err
+		}
+		lines = []string{string(text)}
+	}
 	out := s.client.Out()
-	*out = pgwire.AppendRowDescription(*out, []pgwire.Column{pgwire.TextColumn("QUERY PLAN")})
-	for line := range strings.Lines(r.e.String()) {
-		*out = pgwire.AppendDataRow(*out, [][]byte{[]byte(strings.TrimRight(line, "\n"))})
+	*out = pgwire.AppendRowDescription(*out, []pgwire.Column{column})
+	for _, line := range lines {
+		*out = pgwire.AppendDataRow(*out, [][]byte{[]byte(line)})
 	}
 	s.complete("EXPLAIN")
 	return nil
+}
+
+func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, error) {
+	ex := &explanation{Kind: "Exchange", Final: e.Final}
+	switch {
+	case e.Feed != nil:
+		below, err := s.explanation(r, e.Feed.Query)
+		ex.Rows, ex.Write = below, e.Feed.Text
+		return ex, err
+	case e.Insert != nil:
+		ex.Kind, ex.Write = "Scatter", e.Insert.Before+"..."+e.Insert.After
+		return ex, nil
+	case e.Final == "":
+		ex.Kind, ex.Merge = "Scatter", e.Merge.String()
+	default:
+		ex.FinalNode = r.m.Home
+	}
+	for i := range e.Fragments {
+		f := &e.Fragments[i]
+		nodes, err := s.nodesOf(r, f)
+		if err != nil {
+			return nil, err
+		}
+		shown := explainedFragment{Name: f.Name, SQL: f.Text}
+		for j := range f.Pins {
+			shown.Where = append(shown.Where, f.Pins[j].String())
+		}
+		for _, n := range nodes {
+			shown.Nodes = append(shown.Nodes, explainedNode{Node: n})
+		}
+		ex.Fragments = append(ex.Fragments, shown)
+	}
+	return ex, nil
+}
+
+// analyzeSpread runs a query and notes what each node did.
+func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanation) error {
+	if r.e.Feed != nil || r.e.Insert != nil || len(r.e.Fragments) > 0 && r.e.Fragments[0].Writes {
+		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "EXPLAIN ANALYZE of a write over several nodes is not supported").
+			WithHint("Leave ANALYZE out.")
+	}
+	started := time.Now()
+	rows := int64(0)
+	count := func(next func() ([]byte, error)) error {
+		for {
+			row, err := next()
+			if err != nil || row == nil {
+				return err
+			}
+			rows++
+		}
+	}
+	var err error
+	if r.e.Final == "" {
+		err = s.discardMerge(ctx, r, count)
+	} else {
+		err = s.inTransaction(ctx, func() error { return s.discardFinal(ctx, r, count) })
+	}
+	if err != nil {
+		return err
+	}
+	took := float64(time.Since(started).Microseconds()) / 1000
+	ex.Total, ex.Returned, ex.Moved = &took, &rows, &r.moved
+	for _, n := range r.asked {
+		if n.fragment < 0 {
+			continue
+		}
+		list := ex.Fragments[n.fragment].Nodes
+		for i := range list {
+			if n.node == list[i].Node {
+				took := float64(n.took.Microseconds()) / 1000
+				list[i].Rows, list[i].Bytes, list[i].Time = &n.rows, &n.bytes, &took
+			}
+		}
+	}
+	return nil
+}
+
+func (s *session) discardMerge(ctx context.Context, r *spreadRun, count func(func() ([]byte, error)) error) error {
+	nodes, err := s.nodesOf(r, &r.e.Fragments[0])
+	if err != nil {
+		return err
+	}
+	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats())
+	if err != nil {
+		return err
+	}
+	if err := count(newOrder(asked, r.e.Merge).next); err != nil {
+		s.abandon(asked)
+		return err
+	}
+	return nil
+}
+
+func (s *session) discardFinal(ctx context.Context, r *spreadRun, count func(func() ([]byte, error)) error) error {
+	final, extra, err := s.gather(ctx, r)
+	if err != nil {
+		return err
+	}
+	p, err := s.participant(ctx, r.m.Home)
+	if err != nil {
+		return err
+	}
+	s.appendFinal(r, p, "", final, extra)
+	out := p.conn.Stream.Out()
+	*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
+	if err := p.conn.Stream.Flush(); err != nil {
+		p.conn.Broken = true
+		return lostNode(p.node)
+	}
+	n := &nodeRows{s: s, part: p, fragment: -1}
+	err = count(func() ([]byte, error) {
+		more, err := n.next()
+		if err != nil || !more {
+			return nil, err
+		}
+		return n.row, nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.tidy(ctx, r, p, false, extra == nil)
+}
+
+// lines is the plan for people.
+func (ex *explanation) lines(indent string) []string {
+	head := ex.Kind
+	if ex.Returned != nil {
+		head += fmt.Sprintf("  (actual rows=%d, bytes moved=%d, time=%.3f ms)", *ex.Returned, *ex.Moved, *ex.Total)
+	}
+	out := []string{indent + head}
+	for _, f := range ex.Fragments {
+		name := "Fragment"
+		if f.Name != "" {
+			name += ` "` + f.Name + `"`
+		}
+		out = append(out, indent+"  "+name+": "+f.SQL)
+		for _, w := range f.Where {
+			out = append(out, indent+"    Rows: "+w)
+		}
+		for _, n := range f.Nodes {
+			line := indent + "    Node: " + n.Node
+			if n.Rows != nil {
+				line += fmt.Sprintf("  (actual rows=%d, bytes=%d, time=%.3f ms)", *n.Rows, *n.Bytes, *n.Time)
+			}
+			out = append(out, line)
+		}
+	}
+	if ex.Merge != "" {
+		out = append(out, indent+"  Merge: "+ex.Merge)
+	}
+	if ex.Final != "" {
+		out = append(out, indent+"  Final on "+ex.FinalNode+": "+ex.Final)
+	}
+	if ex.Rows != nil {
+		out = append(out, indent+"  Rows from")
+		out = append(out, ex.Rows.lines(indent+"    ")...)
+	}
+	if ex.Write != "" {
+		out = append(out, indent+"  Write on each node: "+ex.Write)
+	}
+	return out
 }
 
 // gathered brings the rows of a query to the home node and returns what runs there over them.

@@ -8,7 +8,6 @@ import (
 	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
-	"github.com/pgshoal/pgshoal/plan"
 )
 
 // feedRows is how many rows of a feed are under way at once.
@@ -184,7 +183,7 @@ func (w *feeding) run(ctx context.Context, text string, list portions, counts bo
 			s.abandon(asked)
 			return lostNode(p.node)
 		}
-		s.count(plan.Spread, p.node)
+		s.atNode(p.node)
 		asked = append(asked, &nodeRows{s: s, part: part})
 	}
 	for i, n := range asked {

@@ -4,10 +4,41 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 )
+
+// defaultExchange is how many bytes of rows one statement moves between nodes unless shoal.max_exchange_bytes says otherwise.
+const defaultExchange = 1 << 30
+
+// parseBytes reads a size with PostgreSQL's units.
+func parseBytes(text string) (int64, bool) {
+	number := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+	factor, known := map[string]int64{"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}[strings.ToLower(strings.TrimSpace(text[len(number):]))]
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	return n * factor, err == nil && known && n > 0 && n <= (1<<62)/max(factor, 1)
+}
+
+// exchangeLimit is how many bytes of rows a statement of this session may move.
+func (s *session) exchangeLimit() int64 {
+	if n, ok := parseBytes(s.settings.values[maxExchange]); ok {
+		return n
+	}
+	return defaultExchange
+}
+
+// moves counts a row that goes to another node.
+func (r *spreadRun) moves(size int) error {
+	if r.moved += int64(size); r.moved <= r.limit {
+		return nil
+	}
+	return pgwire.Errorf("54000", "the statement moves more than %d bytes of rows between nodes", r.limit).
+		WithHint("Restrict it, join on the key, or raise %s.", maxExchange)
+}
 
 // maxArrays is how many bytes of rows go to the home node as array parameters; more go through temporary tables.
 const maxArrays = 1 << 20
@@ -35,6 +66,7 @@ func (s *session) gather(ctx context.Context, r *spreadRun) (final string, extra
 			return "", nil, err
 		}
 	}
+	r.moved = 0
 	for i := range r.e.Fragments {
 		if err := s.gatherTable(ctx, r, i); err != nil {
 			return "", nil, err
@@ -76,7 +108,7 @@ func (s *session) gatherArrays(ctx context.Context, r *spreadRun, limit int) (ex
 		for j := range columns {
 			columns[j] = []byte{'{'}
 		}
-		if err := s.readArrays(asked, columns, &size, limit); err != nil {
+		if err := s.readArrays(r, asked, columns, &size, limit); err != nil {
 			s.abandon(asked)
 			return nil, false, err
 		}
@@ -91,7 +123,7 @@ func (s *session) gatherArrays(ctx context.Context, r *spreadRun, limit int) (ex
 	return extra, true, nil
 }
 
-func (s *session) readArrays(asked []*nodeRows, columns [][]byte, size *int, limit int) error {
+func (s *session) readArrays(r *spreadRun, asked []*nodeRows, columns [][]byte, size *int, limit int) error {
 	var values [][]byte
 	for _, n := range asked {
 		for {
@@ -104,6 +136,9 @@ func (s *session) readArrays(asked []*nodeRows, columns [][]byte, size *int, lim
 			}
 			if *size += len(n.row); *size > limit {
 				return nil
+			}
+			if err := r.moves(len(n.row)); err != nil {
+				return err
 			}
 			if values, err = pgwire.DataRow(n.row, values[:0]); err != nil {
 				return err
@@ -171,10 +206,13 @@ func (s *session) gatherTable(ctx context.Context, r *spreadRun, index int) erro
 	err = s.onConn(ctx, home, r, "CREATE TEMPORARY TABLE "+table+" ON COMMIT DROP AS "+f.Text+" WITH NO DATA")
 	if err == nil && atHome {
 		home.wrote = home.wrote || f.Locks
-		err = s.onConn(ctx, home, r, "INSERT INTO pg_temp."+table+" "+f.Text)
+		started := time.Now()
+		var rows int64
+		rows, err = s.insertInto(ctx, home, r, "INSERT INTO pg_temp."+table+" "+f.Text)
+		r.asked = append(r.asked, &nodeRows{part: home, node: home.node, fragment: index, rows: rows, took: time.Since(started)})
 	}
 	if err == nil && len(others) > 0 {
-		err = s.copyTo(home, "COPY pg_temp."+table+" FROM STDIN", isBinary, asked)
+		err = s.copyTo(r, home, "COPY pg_temp."+table+" FROM STDIN", isBinary, asked)
 	}
 	if err != nil {
 		s.abandon(asked)
@@ -182,19 +220,36 @@ func (s *session) gatherTable(ctx context.Context, r *spreadRun, index int) erro
 	return err
 }
 
+// insertInto runs an INSERT with the run's parameters on the home node and returns the number of rows.
+func (s *session) insertInto(ctx context.Context, p *participant, r *spreadRun, text string) (int64, error) {
+	answer, err := s.askHomeWith(ctx, p, r, text)
+	if err != nil {
+		return 0, err
+	}
+	tag, err := pgwire.CommandTag(answer)
+	if err != nil {
+		return 0, err
+	}
+	return tagRows(string(tag)), nil
+}
+
 // onConn runs a statement with the run's parameters on the home node.
 func (s *session) onConn(ctx context.Context, p *participant, r *spreadRun, text string) error {
+	_, err := s.askHomeWith(ctx, p, r, text)
+	return err
+}
+
+func (s *session) askHomeWith(ctx context.Context, p *participant, r *spreadRun, text string) ([]byte, error) {
 	out := p.conn.Stream.Out()
 	*out = pgwire.AppendParse(*out, "", text, r.types)
 	*out = pgwire.AppendBind(*out, "", "", r.formats, r.values, nil)
 	*out = pgwire.AppendExecute(*out, "", 0)
 	*out = pgwire.AppendSync(*out)
-	_, err := s.collect(ctx, p.conn)
-	return err
+	return s.collect(ctx, p.conn)
 }
 
 // copyTo streams rows of nodes into a COPY on the home node.
-func (s *session) copyTo(home *participant, text string, isBinary bool, asked []*nodeRows) error {
+func (s *session) copyTo(r *spreadRun, home *participant, text string, isBinary bool, asked []*nodeRows) error {
 	if isBinary {
 		text += " (FORMAT binary)"
 	}
@@ -203,7 +258,7 @@ func (s *session) copyTo(home *participant, text string, isBinary bool, asked []
 		return err
 	}
 	target := &copyTarget{part: home}
-	if err := feed(home, isBinary, asked); err != nil {
+	if err := feedCopy(r, home, isBinary, asked); err != nil {
 		_ = failCopies([]*copyTarget{target}, "another node failed")
 		return err
 	}
@@ -215,7 +270,7 @@ func (s *session) copyTo(home *participant, text string, isBinary bool, asked []
 // binaryHeader begins COPY data in the binary format.
 var binaryHeader = append([]byte("PGCOPY\n\xff\r\n\x00"), 0, 0, 0, 0, 0, 0, 0, 0)
 
-func feed(home *participant, isBinary bool, asked []*nodeRows) error {
+func feedCopy(r *spreadRun, home *participant, isBinary bool, asked []*nodeRows) error {
 	out := home.conn.Stream.Out()
 	if isBinary {
 		*out = pgwire.AppendCopyData(*out, binaryHeader)
@@ -229,6 +284,9 @@ func feed(home *participant, isBinary bool, asked []*nodeRows) error {
 			}
 			if !more {
 				break
+			}
+			if err := r.moves(len(n.row)); err != nil {
+				return err
 			}
 			if isBinary {
 				// A row of COPY is the body of a DataRow.

@@ -39,7 +39,7 @@ func (s *session) insertRows(ctx context.Context, r *spreadRun) error {
 			s.abandon(asked)
 			return lostNode(node)
 		}
-		s.count(plan.Spread, node)
+		s.atNode(node)
 		asked = append(asked, &nodeRows{s: s, part: p})
 	}
 	if err := s.returned(asked, nodes, byNode, len(ins.Rows)); err != nil {

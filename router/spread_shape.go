@@ -18,7 +18,7 @@ import (
 // spreadShape is what the home node says about the parts of a query over several nodes. It is made once per plan.
 type spreadShape struct {
 	rows      []byte // RowDescription of the statement itself
-	columns   int
+	columns   int // of the one fragment, without hidden ones
 	fragments []fragmentShape
 	final     string
 	arrays    string // the final statement over array parameters
@@ -53,17 +53,10 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 	}
 	defer done()
 	shape := &spreadShape{}
-	if st.class == analyze.Query || st.class == analyze.Explain {
-		_, shape.rows, err = describeOn(conn, st.text, own)
-		if err != nil {
+	if st.class == analyze.Query {
+		// A write without RETURNING has no rows.
+		if _, shape.rows, err = describeOn(conn, st.text, own); err != nil {
 			return nil, err
-		}
-		if shape.rows != nil { // a write without RETURNING has none
-			columns, err := pgwire.RowDescription(shape.rows)
-			if err != nil {
-				return nil, err
-			}
-			shape.columns = len(columns)
 		}
 	}
 	var names [][]plan.ColumnType
@@ -91,6 +84,9 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 			return nil, err
 		}
 		names = append(names, list)
+	}
+	if len(shape.fragments) == 1 {
+		shape.columns = shape.fragments[0].width - e.Merge.Hidden
 	}
 	if e.Final != "" {
 		shape.final, shape.arrays = e.WithTypes(e.Final, names), e.WithTypes(e.FinalArrays, names)
