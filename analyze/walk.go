@@ -24,20 +24,33 @@ func walk(m protoreflect.Message, visit func(proto.Message) bool) {
 	if _, wrapper := m.Interface().(*pg.Node); !wrapper && !visit(m.Interface()) {
 		return
 	}
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if fd.Kind() != protoreflect.MessageKind {
-			return true
+	EachField(m, func(m protoreflect.Message) { walk(m, visit) })
+}
+
+// EachField visits the messages one level below m in the order of their fields. Range would visit them in any
+// order, and plans must come out the same every time.
+func EachField(m protoreflect.Message, visit func(protoreflect.Message)) {
+	if _, wrapper := m.Interface().(*pg.Node); wrapper { // one of hundreds of fields
+		if fd := m.WhichOneof(m.Descriptor().Oneofs().Get(0)); fd != nil {
+			visit(m.Get(fd).Message())
+		}
+		return
+	}
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if fd.Kind() != protoreflect.MessageKind || !m.Has(fd) {
+			continue
 		}
 		if !fd.IsList() {
-			walk(v.Message(), visit)
-			return true
+			visit(m.Get(fd).Message())
+			continue
 		}
-		list := v.List()
-		for i := range list.Len() {
-			walk(list.Get(i).Message(), visit)
+		list := m.Get(fd).List()
+		for j := range list.Len() {
+			visit(list.Get(j).Message())
 		}
-		return true
-	})
+	}
 }
 
 // Relations returns the relations a tree names, CTE names included, in no particular order.

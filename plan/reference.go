@@ -205,23 +205,10 @@ func (p *planner) hoistBelow(root *pg.Node, table string, once bool) {
 // eachExpression shows visit every node below a message, parents first. It may change the node;
 // when it returns false what is below it is left out.
 func eachExpression(m protoreflect.Message, visit func(*pg.Node) bool) {
-	below := func(m protoreflect.Message) {
+	analyze.EachField(m, func(m protoreflect.Message) {
 		if n, ok := m.Interface().(*pg.Node); !ok || visit(n) {
 			eachExpression(m, visit)
 		}
-	}
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case fd.Kind() != protoreflect.MessageKind:
-		case fd.IsList():
-			list := v.List()
-			for i := range list.Len() {
-				below(list.Get(i).Message())
-			}
-		default:
-			below(v.Message())
-		}
-		return true
 	})
 }
 
