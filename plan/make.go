@@ -187,6 +187,9 @@ func (p *planner) statement(s *analyze.Statement) {
 
 // explain plans what is explained. With ANALYZE it runs, so it must not be more than a query.
 func (p *planner) explain(e *pg.ExplainStmt) {
+	if p.explainPlacing(e) {
+		return
+	}
 	inner := e.Query
 	switch q := e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:

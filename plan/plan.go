@@ -100,38 +100,6 @@ type CopyOption struct {
 	Columns []int // for FORCE_NULL and the like: positions in the column list; nil and Value "*": all
 }
 
-// Placing is a call of create_distributed_table and its relatives.
-type Placing struct {
-	Function string // its name, which is also the result column's
-	Args     []PlacingArg
-}
-
-// PlacingArg is an argument of such a call; the router evaluates parameters.
-type PlacingArg struct {
-	Name  string // "" for a positional one
-	Value string
-	Null  bool
-	Param int
-}
-
-func (p *Placing) arguments() string {
-	parts := make([]string, len(p.Args))
-	for i, a := range p.Args {
-		switch {
-		case a.Null:
-			parts[i] = "NULL"
-		case a.Param > 0:
-			parts[i] = fmt.Sprintf("$%d", a.Param)
-		default:
-			parts[i] = QuoteLiteral(a.Value)
-		}
-		if a.Name != "" {
-			parts[i] = a.Name + " => " + parts[i]
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
 // SetConfig is a session setting that the statement changes through set_config().
 type SetConfig struct {
 	Name, Value string
@@ -176,6 +144,9 @@ func (p *Plan) String() string {
 		b.WriteString(p.Exchange.String())
 	}
 	if p.Placing != nil {
+		if p.Placing.Explain != "" {
+			fmt.Fprintf(&b, "  explain as %s\n", p.Placing.Explain)
+		}
 		fmt.Fprintf(&b, "  %s(%s)\n", p.Placing.Function, p.Placing.arguments())
 	}
 	if p.Hold != "" {
