@@ -383,15 +383,26 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', HINT = 'A key is neither a generated column nor of a nondeterministic collation.';
     END IF;
 
-    SELECT i.indexrelid::regclass AS index, i.indrelid::regclass AS rel, quote_ident(a.attname) AS key INTO r
+    SELECT i.indexrelid::regclass AS index, i.indrelid::regclass AS rel,
+           string_agg(quote_ident(root.attname), ', ' ORDER BY k.n) AS missing,
+           (SELECT string_agg(quote_ident(c.attname), ', ' ORDER BY all_keys.n)
+            FROM unnest(s.key_columns) WITH ORDINALITY all_keys(num, n)
+            JOIN pg_attribute c ON c.attrelid = s.relid AND c.attnum = all_keys.num) AS key INTO r
     FROM pg_index i
     JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(i.indrelid), i.indrelid) AND s.kind = 'distributed'
-    JOIN pg_attribute root ON root.attrelid = s.relid AND root.attnum = s.key_columns[1]
+    CROSS JOIN unnest(s.key_columns) WITH ORDINALITY k(num, n)
+    JOIN pg_attribute root ON root.attrelid = s.relid AND root.attnum = k.num
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attname = root.attname AND NOT a.attisdropped
     WHERE (i.indisunique OR i.indisexclusion) AND i.indislive
-      AND NOT a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]);
+      AND NOT EXISTS (
+          SELECT FROM unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) WITH ORDINALITY x(num, n)
+          LEFT JOIN pg_constraint e ON i.indisexclusion AND e.conindid = i.indexrelid AND e.contype = 'x'
+          LEFT JOIN pg_operator o ON o.oid = e.conexclop[x.n]
+          -- Rows whose keys differ exclude each other under another operator than equality.
+          WHERE x.num = a.attnum AND (NOT i.indisexclusion OR o.oprname = '='))
+    GROUP BY i.indexrelid, i.indrelid, s.relid, s.key_columns LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'unique constraint or index % of distributed table % does not contain the key column %', r.index, r.rel, r.key
+        RAISE EXCEPTION 'unique constraint or index % of distributed table % does not contain the key column %', r.index, r.rel, r.missing
             USING ERRCODE = 'feature_not_supported',
                   DETAIL = 'Each node can check only its own rows.',
                   HINT = format('Add the key to it, for example PRIMARY KEY (%s, ...).', r.key);
@@ -404,18 +415,39 @@ BEGIN
     LEFT JOIN pg_shoal.tables b ON b.relid = coalesce(pg_partition_root(f.confrelid), f.confrelid)
     WHERE f.contype = 'f' AND (a.relid IS NOT NULL OR b.relid IS NOT NULL)
       AND NOT coalesce(b.kind = 'reference', false)
+      -- Each column of the key refers to the same column of the other table's key.
       AND NOT coalesce(a.kind = 'distributed' AND b.kind = 'distributed' AND a.distribution = b.distribution
-        AND EXISTS (
-            SELECT FROM unnest(f.conkey, f.confkey) k(own, other)
-            JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attnum = k.own
-            JOIN pg_attribute y ON y.attrelid = f.confrelid AND y.attnum = k.other
-            JOIN pg_attribute xr ON xr.attrelid = a.relid AND xr.attnum = a.key_columns[1] AND xr.attname = x.attname
-            JOIN pg_attribute yr ON yr.attrelid = b.relid AND yr.attnum = b.key_columns[1] AND yr.attname = y.attname), false);
+        AND NOT EXISTS (
+            SELECT FROM unnest(a.key_columns, b.key_columns) key(own, other)
+            WHERE NOT EXISTS (
+                SELECT FROM unnest(f.conkey, f.confkey) k(own, other)
+                JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attnum = k.own
+                JOIN pg_attribute y ON y.attrelid = f.confrelid AND y.attnum = k.other
+                JOIN pg_attribute xr ON xr.attrelid = a.relid AND xr.attnum = key.own AND xr.attname = x.attname
+                JOIN pg_attribute yr ON yr.attrelid = b.relid AND yr.attnum = key.other AND yr.attname = y.attname)), false);
     IF FOUND THEN
         RAISE EXCEPTION 'foreign key % from % table % to % table % cannot be kept', quote_ident(r.conname), r.kind, r.rel, r.ref_kind, r.ref
             USING ERRCODE = 'feature_not_supported',
                   DETAIL = 'The rows it connects may be on different nodes.',
                   HINT = 'Distribute both tables by the columns of the foreign key in one transaction, make the referenced table a reference table, or drop the constraint.';
+    END IF;
+
+    -- An action of a foreign key changes rows inside one node, where a row with another key does not belong.
+    SELECT f.conname, f.conrelid::regclass AS rel, quote_ident(x.attname) AS key INTO r
+    FROM pg_constraint f
+    JOIN pg_shoal.tables a ON a.relid = coalesce(pg_partition_root(f.conrelid), f.conrelid) AND a.kind = 'distributed'
+    LEFT JOIN pg_shoal.tables b ON b.relid = coalesce(pg_partition_root(f.confrelid), f.confrelid)
+    JOIN pg_attribute xr ON xr.attrelid = a.relid AND xr.attnum = ANY (a.key_columns)
+    JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attname = xr.attname AND x.attnum = ANY (f.conkey)
+    WHERE f.contype = 'f'
+      AND (f.confupdtype IN ('n', 'd') OR f.confupdtype = 'c' AND b.kind = 'reference'
+           OR f.confdeltype IN ('n', 'd') AND (f.confdelsetcols IS NULL OR x.attnum = ANY (f.confdelsetcols)))
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'foreign key % of distributed table % would change the key column % inside a node', quote_ident(r.conname), r.rel, r.key
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'The row would stay on a node where nobody looks for its new key.',
+                  HINT = 'Use NO ACTION, RESTRICT or ON DELETE CASCADE.';
     END IF;
 
     SELECT i.inhrelid::regclass AS rel INTO r
@@ -462,11 +494,11 @@ BEGIN
     JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(t.tgrelid), t.tgrelid)
     JOIN pg_proc f ON f.oid = t.tgfoid
     JOIN pg_language l ON l.oid = f.prolang
-    LEFT JOIN pg_attribute k ON k.attrelid = s.relid AND k.attnum = s.key_columns[1]
     WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND (
         l.lanname NOT IN ('plpgsql')
         OR f.prosrc ~* '\m(select|insert|update|delete|merge|execute|perform|truncate|copy|call)\M'
-        OR s.kind = 'distributed' AND f.prosrc ~* ('\mnew\.\s*"?' || k.attname || '"?\s*:?=')
+        OR EXISTS (SELECT FROM pg_attribute k WHERE k.attrelid = s.relid AND k.attnum = ANY (s.key_columns)
+                   AND f.prosrc ~* ('\mnew\.\s*"?' || k.attname || '"?\s*:?='))
         OR s.kind = 'reference' AND f.prosrc ~* '\m(now|random|nextval|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|gen_random_uuid|uuid_generate\w*|current_\w+|localtime\w*)\M');
     IF FOUND THEN
         RAISE EXCEPTION 'trigger % of table % calls function %, which may do more than change other columns of its own row', quote_ident(r.tgname), r.rel, quote_ident(r.proname)
@@ -494,17 +526,81 @@ BEGIN
 END
 $$;
 
--- Deletes the rows of a distributed table that are not in one of the intervals of hashes, low
--- included and high not, without firing triggers: they have moved to other nodes, nobody deleted
--- them. Only the table's owner may, and only while its placement is being changed.
-CREATE FUNCTION pg_shoal.remove_rows(rel regclass, low bigint[], high bigint[]) RETURNS bigint
+-- The SQL of one term of a filter (see remove_rows) over the key columns of a table. It has built-in types, casts,
+-- operators and functions only, because it runs with the rights of pg_shoal's owner.
+CREATE FUNCTION pg_shoal.filter_term(rel oid, term jsonb, OUT expression text, OUT type text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    columns text[];
+    -- The map orders text by its bytes.
+    by_bytes text := CASE WHEN term -> 'types' ->> 0 IN ('text', 'character') THEN ' COLLATE "C"' ELSE '' END;
+BEGIN
+    SELECT array_agg(format('%I::%s', a.attname, pg_shoal.key_type(c.type)) ORDER BY c.n) INTO columns
+    FROM ROWS FROM (jsonb_array_elements_text(term -> 'columns'), jsonb_array_elements_text(term -> 'types')) WITH ORDINALITY c(position, type, n)
+    JOIN pg_shoal.tables s ON s.relid = rel
+    JOIN pg_attribute a ON a.attrelid = rel AND a.attnum = s.key_columns[c.position::integer + 1]
+    -- A cast from a type that a user made could call the user's function.
+    WHERE (WITH RECURSIVE base AS (SELECT t.oid, t.typbasetype FROM pg_type t WHERE t.oid = a.atttypid
+               UNION ALL SELECT t.oid, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype)
+           SELECT bool_or(base.oid = ANY ('{int2,int4,int8,text,varchar,bpchar,uuid,bytea,numeric,date,timestamp,timestamptz,bool}'::regtype[]))
+           FROM base WHERE base.typbasetype = 0);
+    IF cardinality(columns) IS DISTINCT FROM jsonb_array_length(term -> 'columns') OR cardinality(columns) = 0 THEN
+        RAISE EXCEPTION 'table % has no key with these columns', rel::regclass USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    CASE term ->> 'method'
+    WHEN 'hash' THEN
+        -- The hash of a row with one column is that column's hash, whatever its type.
+        type := 'bigint';
+        expression := '0';
+        FOR i IN 1 .. cardinality(columns) LOOP
+            expression := format('hash_record_extended(ROW(%s), %s)', columns[i], expression);
+        END LOOP;
+    WHEN 'list' THEN
+        type := pg_shoal.key_type(term -> 'types' ->> 0);
+        SELECT format('CASE %s WHEN false THEN 0 %s END', string_agg(
+                format('WHEN %s%s = %L::%s THEN %s', columns[1], by_bytes, r ->> 'value', type, (r ->> 'id')::integer), ' '),
+                coalesce('ELSE ' || (term ->> 'default')::integer, ''))
+            INTO expression FROM jsonb_array_elements(term -> 'regions') r;
+        type := 'integer';
+    WHEN 'range', 'directory' THEN
+        type := pg_shoal.key_type(term -> 'types' ->> 0);
+        expression := columns[1] || by_bytes;
+    ELSE
+        RAISE EXCEPTION 'a filter has no terms of method %', term ->> 'method' USING ERRCODE = 'invalid_parameter_value';
+    END CASE;
+END
+$$;
+
+-- The key types, as they may stand in SQL.
+CREATE FUNCTION pg_shoal.key_type(type text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF type = 'character' THEN
+        RETURN 'bpchar'; -- without a length it would be one character
+    ELSIF type IN ('bigint', 'text', 'uuid', 'bytea', 'numeric', 'date', 'timestamp without time zone', 'timestamp with time zone', 'boolean') THEN
+        RETURN type;
+    END IF;
+    RAISE EXCEPTION '% is no key type', quote_literal(type) USING ERRCODE = 'invalid_parameter_value';
+END
+$$;
+
+-- Deletes the rows of a table that no filter holds for, without firing triggers: they have moved to
+-- other nodes, nobody deleted them. Only the table's owner may, and only while its placement is being
+-- changed. A filter is what keyspace.Filter writes: terms over key columns, and bounds that compare the
+-- first of them, as a row, with values. It is data and no SQL, because this runs as its owner.
+CREATE FUNCTION pg_shoal.remove_rows(rel regclass, keep jsonb) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO, YMD'
+SET timezone = 'UTC'
 SET session_replication_role = replica
 AS $$
 DECLARE
-    hash text;
-    keep text;
+    condition text;
     removed bigint;
 BEGIN
     PERFORM pg_shoal.check_owner(rel);
@@ -517,24 +613,46 @@ BEGIN
         RAISE EXCEPTION 'table % has a trigger or rule that is always enabled', rel
             USING ERRCODE = 'feature_not_supported', HINT = 'Disable it while the table is distributed.';
     END IF;
-    -- The hash of a row with one column is that column's hash, whatever its type.
-    SELECT format('hash_record_extended(ROW(%I), 0)', a.attname) INTO hash
-    FROM pg_shoal.tables s JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = s.key_columns[1]
-    JOIN pg_type y ON y.oid = a.atttypid
-    WHERE s.relid = rel AND coalesce(nullif(y.typbasetype, 0), y.oid) < 16384;
-    IF cardinality(low) > 0 AND hash IS NULL THEN
-        RAISE EXCEPTION 'table % has no key', rel;
-    END IF;
-    SELECT string_agg(format('%s >= %s%s', hash, l, CASE WHEN h IS NOT NULL THEN format(' AND %s < %s', hash, h) END), ' OR ')
-        INTO keep FROM unnest(low, high) i(l, h);
-    EXECUTE format('DELETE FROM %s WHERE NOT (%s)', rel, coalesce(keep, 'false'));
+    SELECT string_agg('(' || pg_shoal.filter_condition(rel, f) || ')', ' OR ') INTO condition FROM jsonb_array_elements(keep) f;
+    EXECUTE format('DELETE FROM %s WHERE NOT (%s)', rel, coalesce(condition, 'false'));
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN removed;
 END
 $$;
 
-REVOKE ALL ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, bigint[], bigint[]) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, bigint[], bigint[]) TO PUBLIC;
+CREATE FUNCTION pg_shoal.filter_condition(rel oid, filter jsonb) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    bound jsonb;
+    condition text := 'true';
+    terms text;
+    compared text;
+BEGIN
+    IF filter ? 'keys' THEN
+        SELECT string_agg(format('%s = %L::%s', t.expression, k, t.type), ' OR ') INTO terms
+            FROM jsonb_array_elements_text(filter -> 'keys') k, pg_shoal.filter_term(rel, filter -> 'terms' -> 0) t;
+        RETURN coalesce(terms, 'false');
+    END IF;
+    FOREACH bound IN ARRAY ARRAY[filter -> 'low', filter -> 'high'] LOOP
+        CONTINUE WHEN bound IS NULL OR bound = 'null';
+        IF bound ->> 'op' NOT IN ('<', '<=', '>', '>=') OR jsonb_array_length(bound -> 'values') > jsonb_array_length(filter -> 'terms') THEN
+            RAISE EXCEPTION 'a filter has a bound that is not valid' USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        SELECT string_agg(t.expression, ', ' ORDER BY v.n), string_agg(format('%L::%s', v.value, t.type), ', ' ORDER BY v.n)
+            INTO terms, compared
+            FROM jsonb_array_elements_text(bound -> 'values') WITH ORDINALITY v(value, n),
+                 pg_shoal.filter_term(rel, filter -> 'terms' -> (v.n::integer - 1)) t;
+        condition := format('%s AND ROW(%s) %s ROW(%s)', condition, terms, bound ->> 'op', compared);
+    END LOOP;
+    RETURN condition;
+END
+$$;
+
+REVOKE ALL ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, jsonb),
+    pg_shoal.filter_condition(oid, jsonb), pg_shoal.filter_term(oid, jsonb), pg_shoal.key_type(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, jsonb) TO PUBLIC;
 
 -- From this epoch on only these routers may work here: the backends of all others are ended, and
 -- none of them comes back before it has a newer map. Called when a fence is up, so that a router

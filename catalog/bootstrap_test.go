@@ -141,6 +141,8 @@ func TestSecurity(t *testing.T) {
 		{"pgshoal", "SELECT rolpassword FROM pg_authid", "42501"},
 		{"pgshoal", "SELECT * FROM pg_shoal.verifier('postgres')", ""},
 		{"pgshoal", "SELECT * FROM pg_shoal.decisions", ""},
+		{"other", "SELECT pg_shoal.remove_rows('mine', '[]')", "42501"},
+		{"other", "SELECT pg_shoal.filter_condition('mine'::regclass, '{}')", "42501"},
 		{"other", "SELECT * FROM pg_shoal.tables, pg_shoal.node", ""},
 		{"owner", place, ""},
 		{"helper", "SELECT pg_shoal.unset_table('mine')", ""},
