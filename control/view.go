@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,12 +19,13 @@ type TableInfo struct {
 	Kind         string   `json:"kind"` // local, distributed or reference
 	Distribution uint32   `json:"distribution,omitempty"`
 	Key          []string `json:"key,omitempty"`
+	Strategy     string   `json:"strategy,omitempty"` // as create_distributed_table reads it
 	Shards       int      `json:"shards,omitempty"`
 	Owner        string   `json:"owner"`
 }
 
-// ShardInfo is one shard: the half-open interval of points [low, high) in hexadecimal; an empty
-// high is the end of the space.
+// ShardInfo is one shard: the half-open interval [low, high) in the key's own terms; an empty low is the
+// start of the space, an empty high its end.
 type ShardInfo struct {
 	ID           uint32   `json:"id"`
 	Distribution uint32   `json:"distribution"`
@@ -33,6 +33,8 @@ type ShardInfo struct {
 	Low          string   `json:"low"`
 	High         string   `json:"high"`
 	Node         string   `json:"node"`
+	Region       string   `json:"region,omitempty"` // of the node
+	Strategy     string   `json:"strategy"`         // its methods: list, hash
 	Types        []string `json:"types"`
 }
 
@@ -85,7 +87,7 @@ func (c *Controller) tablesOf(ctx context.Context, m *keyspace.Map, database str
 		t := TableInfo{Database: database}
 		err := row.Scan(&t.Schema, &t.Name, &t.Kind, &t.Distribution, &t.Key, &t.Owner)
 		if d := m.Distribution(t.Distribution); d != nil {
-			t.Shards = len(d.Shards)
+			t.Shards, t.Strategy = len(d.Shards), d.StrategyOf(t.Key)
 		}
 		return t, err
 	})
@@ -133,7 +135,7 @@ func (c *Controller) shards(ctx context.Context, m *keyspace.Map, database, tabl
 	all := []ShardInfo{}
 	for _, d := range m.Distributions {
 		if wanted(d) {
-			all = append(all, shardsOf(d)...)
+			all = append(all, shardsOf(m, d)...)
 		}
 	}
 	return all, nil
@@ -166,16 +168,21 @@ func (c *Controller) distributionOf(ctx context.Context, m *keyspace.Map, databa
 	return found[0].Distribution, nil
 }
 
-func shardsOf(d *keyspace.Distribution) []ShardInfo {
+func shardsOf(m *keyspace.Map, d *keyspace.Distribution) []ShardInfo {
 	types := make([]string, len(d.Types))
 	for i, t := range d.Types {
 		types[i] = t.String()
 	}
+	regions := map[string]string{}
+	for _, n := range m.Nodes {
+		regions[n.Name] = n.Region
+	}
 	list := make([]ShardInfo, len(d.Shards))
 	for i, s := range d.Shards {
-		list[i] = ShardInfo{ID: s.ID, Distribution: d.ID, Database: d.Database, Low: hex.EncodeToString(s.Low), Node: s.Node, Types: types}
-		if i > 0 {
-			list[i-1].High = list[i].Low
+		low, high := d.Interval(i)
+		list[i] = ShardInfo{
+			ID: s.ID, Distribution: d.ID, Database: d.Database, Low: d.FormatBound(low), High: d.FormatBound(high),
+			Node: s.Node, Region: regions[s.Node], Strategy: d.Strategy(), Types: types,
 		}
 	}
 	return list

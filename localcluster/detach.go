@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -157,6 +158,25 @@ func AwaitReady(ctx context.Context, dir string) (Summary, error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// RouterDSN leads to the router of the cluster in a directory, as the superuser; "" is the default directory.
+func RouterDSN(dir string) (string, error) {
+	if dir == "" {
+		var err error
+		if dir, err = DefaultDir(); err != nil {
+			return "", err
+		}
+	}
+	l, err := NewLayout(dir)
+	if err != nil {
+		return "", err
+	}
+	s, err := summarise(l)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no cluster in %s", l.Dir)
+	}
+	return s.DSN, err
 }
 
 func summarise(l Layout) (Summary, error) {

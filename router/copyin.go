@@ -148,6 +148,12 @@ func endCopies(targets []*copyTarget) error {
 	return g.Wait()
 }
 
+// counted is the number of rows that the node has taken.
+func (t *copyTarget) counted() int64 {
+	n, _ := strconv.ParseInt(strings.TrimPrefix(t.tag, "COPY "), 10, 64)
+	return n
+}
+
 func (t *copyTarget) finish() {
 	conn := t.part.conn
 	if conn.Broken {
@@ -252,7 +258,7 @@ func (r *rowSender) end(failure error) (int64, error) {
 	}
 	var total int64
 	for _, t := range r.targets {
-		n, _ := strconv.ParseInt(strings.TrimPrefix(t.tag, "COPY "), 10, 64)
+		n := t.counted()
 		t.part.wrote = t.part.wrote || n > 0
 		if r.distribution == nil {
 			return n, r.markAll()
@@ -320,18 +326,24 @@ func (r *rowSender) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, e
 	return 0, false, errDirectory()
 }
 
+// keyError says in which line a key is wrong.
 func (r *rowSender) keyError(err error) error {
 	var e *pgwire.Error
-	if errors.As(err, &e) {
-		e.Where = r.splitter.Where()
-		return e
+	var null *exec.NullKey
+	var homeless *exec.Homeless
+	switch {
+	case errors.As(err, &e):
+	case errors.As(err, &null):
+		e = nullKeyError(null)
+	case errors.As(err, &homeless):
+		e = homelessError(homeless)
+	case errors.Is(err, keyspace.ErrInvalid), errors.Is(err, keyspace.ErrNotProven):
+		e = pgwire.Errorf("22P03", "incorrect binary data for the key column %s", r.copy.Pin.Columns())
+	default:
+		return err
 	}
-	if errors.Is(err, keyspace.ErrInvalid) || errors.Is(err, keyspace.ErrNotProven) {
-		out := pgwire.Errorf("22P03", "incorrect binary data for the key column %s", r.copy.Pin.Columns())
-		out.Where = r.splitter.Where()
-		return out
-	}
-	return err
+	e.Where = r.splitter.Where()
+	return e
 }
 
 // add appends a row to the node's open CopyData message and sends it when it is large enough.

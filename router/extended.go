@@ -242,7 +242,9 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 		return s.place(ctx, st.plan.Placing, po.values)
 	}
 	if st.plan != nil && st.plan.Kind == plan.CopyIn {
-		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "COPY into distributed and reference tables needs the simple query protocol")
+		s.text = []byte(po.stmt.text)
+		s.count(plan.CopyIn, "")
+		return s.copyIn(ctx, st)
 	}
 	if po.spread != nil {
 		return s.executeSpread(ctx, po)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"strings"
 
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/pool"
@@ -171,28 +174,37 @@ func placing(st *analyze.Statement) bool {
 }
 
 func (s *session) placingDescribed(st *analyze.Statement) ([]byte, []uint32, error) {
-	name := ""
-	n := 0
+	name, n := "", 0
 	for _, c := range analyze.Calls(st.Tree) {
 		if _, f := analyze.Name(c.Funcname); placingParameters[f] != nil {
 			name = f
-			for _, a := range c.Args {
-				if arg := a.GetNamedArgExpr(); arg != nil {
-					a = arg.Arg
-				}
-				if cast := a.GetTypeCast(); cast != nil {
-					a = cast.Arg
-				}
-				n = max(n, int(a.GetParamRef().GetNumber()))
-			}
 		}
 	}
+	analyze.Walk(st.Tree, func(m proto.Message) bool {
+		if r, ok := m.(*pg.ParamRef); ok {
+			n = max(n, int(r.Number))
+		}
+		return true
+	})
 	oids := make([]uint32, n)
 	for i := range oids {
 		oids[i] = 25 // text
 	}
+	column := voidColumn(name)
+	if e := st.Tree.GetExplainStmt(); e != nil {
+		column = explainColumn(explainFormat(e))
+	}
 	described := pgwire.AppendParameterDescription(nil, oids)
-	return pgwire.AppendRowDescription(described, []pgwire.Column{voidColumn(name)}), oids, nil
+	return pgwire.AppendRowDescription(described, []pgwire.Column{column}), oids, nil
+}
+
+func explainFormat(e *pg.ExplainStmt) string {
+	for _, o := range e.Options {
+		if d := o.GetDefElem(); d.GetDefname() == "format" {
+			return strings.ToLower(d.GetArg().GetString_().GetSval())
+		}
+	}
+	return "text"
 }
 
 // describeMessage describes a statement from what the home node said, or a portal on its node.

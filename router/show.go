@@ -39,17 +39,18 @@ func textColumns(names []string) []pgwire.Column {
 
 // shoalColumns are the columns of each view, which Describe needs before the rows.
 var shoalColumns = map[string][]string{
-	"shoal.epoch":  {"epoch"},
-	"shoal.nodes":  {"name", "id", "state", "home", "region", "weight", "addresses", "shards"},
-	"shoal.shards": {"id", "distribution", "low", "high", "node"},
-	"shoal.tables": {"schema", "name", "kind", "distribution", "key", "shards"},
+	"shoal.epoch":   {"epoch"},
+	"shoal.nodes":   {"name", "id", "state", "home", "region", "weight", "addresses", "shards"},
+	"shoal.regions": {"distribution", "region", "values", "is_default", "nodes"},
+	"shoal.shards":  {"id", "distribution", "low", "high", "node", "region"},
+	"shoal.tables":  {"schema", "name", "kind", "distribution", "key", "shards", "strategy"},
 }
 
 func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]byte, error) {
 	columns, ok := shoalColumns[name]
 	if !ok {
 		return nil, nil, pgwire.Errorf("42704", "unrecognized configuration parameter %q", name).
-			WithHint("There are shoal.nodes, shoal.shards, shoal.tables and shoal.epoch.")
+			WithHint("There are shoal.nodes, shoal.regions, shoal.shards, shoal.tables and shoal.epoch.")
 	}
 	v := s.router.view.Load()
 	var rows [][][]byte
@@ -63,6 +64,8 @@ func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]b
 		}
 	case "shoal.shards":
 		rows = shardRows(v.m, s.database)
+	case "shoal.regions":
+		rows = regionRows(v.m, s.database)
 	case "shoal.tables":
 		cat, err := s.catalog(ctx, v)
 		if err != nil {
@@ -81,7 +84,12 @@ func row(values ...string) [][]byte {
 	return out
 }
 
+// shardRows shows bounds in the key's own terms; an empty one is the start or the end of the space.
 func shardRows(m *keyspace.Map, database string) [][][]byte {
+	regions := map[string]string{}
+	for _, n := range m.Nodes {
+		regions[n.Name] = n.Region
+	}
 	var rows [][][]byte
 	for _, d := range m.Distributions {
 		if d.Database != database {
@@ -90,24 +98,31 @@ func shardRows(m *keyspace.Map, database string) [][][]byte {
 		for i := range d.Shards {
 			low, high := d.Interval(i)
 			rows = append(rows, row(strconv.FormatUint(uint64(d.Shards[i].ID), 10), strconv.FormatUint(uint64(d.ID), 10),
-				hashBound(low), hashBound(high), d.Shards[i].Node))
+				d.FormatBound(low), d.FormatBound(high), d.Shards[i].Node, regions[d.Shards[i].Node]))
 		}
 	}
 	return rows
 }
 
-// hashBound prints a bound as the signed hash that PostgreSQL's functions return.
-func hashBound(b []byte) string {
-	if b == nil {
-		return ""
+// regionRows shows which values of a list live in which region, and the nodes there.
+func regionRows(m *keyspace.Map, database string) [][][]byte {
+	nodes := map[string][]string{}
+	for _, n := range m.Nodes {
+		nodes[n.Region] = append(nodes[n.Region], n.Name)
 	}
-	var p [8]byte
-	copy(p[:], b)
-	var n uint64
-	for _, c := range p {
-		n = n<<8 | uint64(c)
+	var rows [][][]byte
+	for _, d := range m.Distributions {
+		if d.Database != database {
+			continue
+		}
+		for _, dim := range d.Dimensions {
+			for _, r := range dim.Regions {
+				rows = append(rows, row(strconv.FormatUint(uint64(d.ID), 10), r.Name, strings.Join(r.Values, ", "),
+					strconv.FormatBool(r.Name == dim.Default), strings.Join(nodes[r.Name], ", ")))
+			}
+		}
 	}
-	return strconv.FormatInt(int64(n^1<<63), 10)
+	return rows
 }
 
 func tableRows(m *keyspace.Map, cat *catalog.Catalog) [][][]byte {
@@ -116,11 +131,12 @@ func tableRows(m *keyspace.Map, cat *catalog.Catalog) [][][]byte {
 		if t.Kind != catalog.KindTable && t.Kind != catalog.KindPartitioned || t.IsPartition || t.Schema == "pg_shoal" {
 			continue
 		}
-		distribution, shards := "", ""
+		distribution, shards, strategy := "", "", ""
 		if d := m.Distribution(t.Distribution); d != nil && t.Placement == catalog.Distributed {
 			distribution, shards = strconv.FormatUint(uint64(d.ID), 10), itoa(len(d.Shards))
+			strategy = d.StrategyOf(t.KeyColumns())
 		}
-		rows = append(rows, row(t.Schema, t.Name, t.Placement.String(), distribution, strings.Join(t.KeyColumns(), ", "), shards))
+		rows = append(rows, row(t.Schema, t.Name, t.Placement.String(), distribution, strings.Join(t.KeyColumns(), ", "), shards, strategy))
 	}
 	return rows
 }

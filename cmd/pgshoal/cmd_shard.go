@@ -34,20 +34,16 @@ func newShardListCommand(env *environment) *cobra.Command {
 }
 
 func printShards(w io.Writer, shards []control.ShardInfo) {
-	fmt.Fprintln(w, "SHARD\tDISTRIBUTION\tDATABASE\tKEY TYPE\tFROM\tTO\tNODE")
+	fmt.Fprintln(w, "SHARD\tDISTRIBUTION\tDATABASE\tSTRATEGY\tKEY TYPE\tFROM\tTO\tNODE\tREGION")
 	for _, s := range shards {
-		from, to := bound(s.Low), bound(s.High)
-		if s.Low == "" {
+		from, to := s.Low, s.High
+		if from == "" {
 			from = "start"
 		}
-		if s.High == "" {
+		if to == "" {
 			to = "end"
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Distribution, s.Database, strings.Join(s.Types, ", "), from, to, s.Node)
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.Distribution, s.Database, s.Strategy,
+			strings.Join(s.Types, ", "), from, to, s.Node, orDash(s.Region))
 	}
-}
-
-// bound pads a bound to the eight bytes of a hash point, so that bounds line up.
-func bound(hexBytes string) string {
-	return hexBytes + strings.Repeat("0", max(0, 16-len(hexBytes)))
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +11,7 @@ import (
 )
 
 func newTableCommand(env *environment) *cobra.Command {
-	return newGroupCommand("table", "Look at tables", newTableListCommand(env))
+	return newGroupCommand("table", "List and distribute tables", newTableListCommand(env), newTableDistributeCommand(env))
 }
 
 func newTableListCommand(env *environment) *cobra.Command {
@@ -45,13 +44,13 @@ func filter(pairs ...string) url.Values {
 }
 
 func printTables(w io.Writer, tables []control.TableInfo) {
-	fmt.Fprintln(w, "DATABASE\tTABLE\tKIND\tKEY\tDISTRIBUTION\tSHARDS\tOWNER")
+	fmt.Fprintln(w, "DATABASE\tTABLE\tKIND\tSTRATEGY\tDISTRIBUTION\tSHARDS\tOWNER")
 	for _, t := range tables {
 		distribution, shards := "-", "-"
 		if t.Kind == "distributed" {
 			distribution, shards = fmt.Sprint(t.Distribution), fmt.Sprint(t.Shards)
 		}
 		fmt.Fprintf(w, "%s\t%s.%s\t%s\t%s\t%s\t%s\t%s\n",
-			t.Database, t.Schema, t.Name, t.Kind, orDash(strings.Join(t.Key, ", ")), distribution, shards, t.Owner)
+			t.Database, t.Schema, t.Name, t.Kind, orDash(t.Strategy), distribution, shards, t.Owner)
 	}
 }

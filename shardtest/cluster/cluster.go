@@ -49,6 +49,8 @@ type Options struct {
 	// Etcd keeps the map in an embedded etcd server, which StopEtcd and StartEtcd control; without
 	// it the map is in memory.
 	Etcd bool
+	// Regions of the nodes in their order; nodes beyond have none.
+	Regions []string
 	// Settings of the PostgreSQL servers, as "name=value".
 	Settings []string
 	// Configure, if set, changes the configuration of the router with this index.
@@ -107,9 +109,11 @@ func (c *Cluster) setUp(ctx context.Context) error {
 	m := keyspace.NewMap("testcluster")
 	var err error
 	for i, server := range c.nodes {
-		m, err = m.AddNode(keyspace.Node{
-			Name: nodeName(i), ID: i, Addresses: []string{server.Address()}, Weight: 1, State: keyspace.NodeActive,
-		})
+		n := keyspace.Node{Name: nodeName(i), ID: i, Addresses: []string{server.Address()}, Weight: 1, State: keyspace.NodeActive}
+		if i < len(c.opts.Regions) {
+			n.Region = c.opts.Regions[i]
+		}
+		m, err = m.AddNode(n)
 		if err != nil {
 			return err
 		}
