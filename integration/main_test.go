@@ -11,10 +11,10 @@ import (
 	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
 
-// shared is the cluster of all tests that do not stop parts of it: 3 nodes and 2 routers. Tests
+// shared is the cluster of all tests that do not stop parts of it: 3 nodes in 2 regions and 2 routers. Tests
 // keep out of each other's way by the names of their tables.
 var shared = sync.OnceValue(func() *cluster.Cluster {
-	return cluster.Start(suite, cluster.Options{Nodes: 3, Routers: 2, Settings: []string{"max_connections=250"}})
+	return cluster.Start(suite, cluster.Options{Nodes: 3, Routers: 2, Regions: []string{"eu", "us", "eu"}, Settings: []string{"max_connections=250"}})
 })
 
 // suite is what shared parts live in: they end after the last test.
