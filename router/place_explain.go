@@ -9,6 +9,7 @@ import (
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/topo"
 )
 
 // distributePlan is what create_distributed_table would do.
@@ -90,7 +91,12 @@ func (s *session) planDistribution(ctx context.Context, call *plan.Placing, valu
 	if err != nil {
 		return nil, err
 	}
-	p := &placement{s: s, m: s.router.view.Load().m, home: home}
+	// Not the router's own view: it may not have seen yet what this transaction did.
+	m, err := topo.LoadMap(ctx, s.router.store)
+	if err != nil {
+		return nil, schemaError(ctx, "reading the map", err)
+	}
+	p := &placement{s: s, m: m, home: home}
 	if err := p.look(ctx, oid); err != nil {
 		return nil, err
 	}

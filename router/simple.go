@@ -337,7 +337,7 @@ func nullKeyError(n *exec.NullKey) *pgwire.Error {
 func homelessError(h *exec.Homeless) *pgwire.Error {
 	table, column, _ := strings.Cut(h.Column, ".")
 	e := pgwire.Errorf("23514", "no region is declared for value %q in column %q of relation %q", h.Value, column, table).
-		WithHint("Add the value to a region of the distribution, or declare a default region.")
+		WithHint("SHOW shoal.regions lists the values of each region. A distribution with a default region takes all others.")
 	e.Table, e.Column = table, column
 	return e
 }
