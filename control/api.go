@@ -37,12 +37,27 @@ func (c *Controller) Handler(metrics http.Handler) http.Handler {
 		return c.tables(r.Context(), t.follower.Map(), r.FormValue("database"))
 	}))
 	mux.Handle("GET /api/v1/shards", c.read(func(r *http.Request, t *term) (any, error) {
-		return c.shards(r.Context(), t.follower.Map(), r.FormValue("database"), r.FormValue("table"))
+		m := t.follower.Map()
+		list, err := c.shards(r.Context(), m, r.FormValue("database"), r.FormValue("table"))
+		if key := r.URL.Query()["key"]; err == nil && len(key) > 0 {
+			if r.FormValue("table") == "" {
+				return nil, badRequest("", "a key belongs to a table: name it")
+			}
+			return c.shardOfKey(r.Context(), m, list, key)
+		}
+		return list, err
 	}))
+	mux.Handle("GET /api/v1/verify/residency", c.read(func(r *http.Request, t *term) (any, error) {
+		return c.residency(r.Context(), t.follower.Map())
+	}))
+	mux.Handle("POST /api/v1/shards/{id}/split", c.change(http.StatusOK, c.postSplit))
+	mux.Handle("POST /api/v1/shards/merge", c.change(http.StatusOK, c.postMerge))
+	mux.Handle("POST /api/v1/shards/isolate", c.change(http.StatusOK, c.postIsolate))
 	mux.Handle("GET /api/v1/schema/diff", c.read(func(r *http.Request, t *term) (any, error) {
 		return c.schemaDiff(r.Context(), t.follower.Map(), r.FormValue("database"))
 	}))
 	mux.Handle("POST /api/v1/nodes", c.change(http.StatusCreated, c.postNode))
+	mux.Handle("PATCH /api/v1/nodes/{name}", c.change(http.StatusOK, c.patchNode))
 	mux.Handle("DELETE /api/v1/nodes/{name}", c.change(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
 		m, err := c.RemoveNode(ctx, r.PathValue("name"))
 		if err != nil {
@@ -67,13 +82,21 @@ func (c *Controller) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Controller) postNode(ctx context.Context, r *http.Request) (any, error) {
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
-	dec.DisallowUnknownFields()
 	var req JoinRequest
-	if err := dec.Decode(&req); err != nil {
-		return nil, badRequest("Send {\"name\": ..., \"dsn\": ..., \"region\": ..., \"weight\": ...}.", "the request is not right: %v", err)
+	if err := decodeBody(r, &req); err != nil {
+		return nil, err
 	}
 	return c.AddNode(ctx, req)
+}
+
+// decodeBody reads a request; fields that nobody knows are a mistake.
+func decodeBody(r *http.Request, req any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(req); err != nil {
+		return badRequest("See docs/admin-api.md.", "the request is not right: %v", err)
+	}
+	return nil
 }
 
 // read serves a question: open on this machine, with the token from elsewhere.

@@ -75,6 +75,31 @@ func (m *Map) SetNodeAddresses(name string, addresses []string) (*Map, error) {
 	})
 }
 
+// SetNodeRegion labels a node with a region. A node that holds shards of a region keeps it.
+func (m *Map) SetNodeRegion(name, region string) (*Map, error) {
+	next, err := m.editNode(name, func(n *Node) error {
+		n.Region = region
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range next.Distributions {
+		if err := d.validate(next); err != nil {
+			return nil, fmt.Errorf("node %q cannot be in region %q: %w", name, region, err)
+		}
+	}
+	return next, nil
+}
+
+// SetNodeWeight changes a node's share of new shards.
+func (m *Map) SetNodeWeight(name string, weight float64) (*Map, error) {
+	return m.editNode(name, func(n *Node) error {
+		n.Weight = weight
+		return nil
+	})
+}
+
 func (m *Map) editNode(name string, edit func(*Node) error) (*Map, error) {
 	i, ok := m.nodeIndex(name)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 )
 
 func newNodeCommand(env *environment) *cobra.Command {
-	return newGroupCommand("node", "Add, list and remove nodes",
-		newNodeAddCommand(env), newNodeListCommand(env), newNodeRemoveCommand(env))
+	return newGroupCommand("node", "Add, list, label and remove nodes",
+		newNodeAddCommand(env), newNodeListCommand(env), newNodeSetCommand(env), newNodeRemoveCommand(env))
 }
 
 func newNodeAddCommand(env *environment) *cobra.Command {
@@ -61,6 +61,50 @@ func runNodeAdd(ctx context.Context, env *environment, api *apiOptions, req cont
 	}
 	fmt.Fprintf(env.stdout, "node %s is active (epoch %d)\n", joined.Node.Name, joined.Epoch)
 	return nil
+}
+
+func newNodeSetCommand(env *environment) *cobra.Command {
+	var api apiOptions
+	var region string
+	var weight float64
+	cmd := &cobra.Command{
+		Use:   "set NAME [--region REGION] [--weight WEIGHT]",
+		Short: "Change a node's region or weight",
+		Long: "Lists place rows on nodes of a region (see docs/strategies.md). A node that holds shards of a region cannot leave it.\n" +
+			"The weight counts for shards that are placed from now on.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var change control.NodeChange
+			if cmd.Flags().Changed("region") {
+				change.Region = &region
+			}
+			if cmd.Flags().Changed("weight") {
+				change.Weight = &weight
+			}
+			if change.Region == nil && change.Weight == nil {
+				return newUsageError("give --region or --weight")
+			}
+			client, err := api.client()
+			if err != nil {
+				return err
+			}
+			var answer struct{ Epoch uint64 }
+			data, err := client.call(cmd.Context(), http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(args[0]), nil, change, &answer)
+			if err != nil {
+				return err
+			}
+			if api.json {
+				_, err = env.stdout.Write(data)
+				return err
+			}
+			fmt.Fprintf(env.stdout, "node %s is changed (epoch %d)\n", args[0], answer.Epoch)
+			return nil
+		},
+	}
+	api.addFlags(cmd)
+	cmd.Flags().StringVar(&region, "region", "", "`region` of the node; empty for none")
+	cmd.Flags().Float64Var(&weight, "weight", 1, "share of new shards compared with other nodes")
+	return cmd
 }
 
 func newNodeListCommand(env *environment) *cobra.Command {
