@@ -292,7 +292,7 @@ func TestThousandsOfEdits(t *testing.T) {
 	for _, s := range strategies() {
 		t.Run(s.name, func(t *testing.T) {
 			e := startEditing(t, s, newRandom(t).Uint64())
-			for range 3000 {
+			for range 1000 {
 				e.step(t)
 			}
 			t.Logf("%d shards after %v", len(e.d.Shards), e.done)
