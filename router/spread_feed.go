@@ -59,7 +59,7 @@ func (s *session) feed(ctx context.Context, st *plannedStatement, r *spreadRun) 
 
 // feedTag is the command tag of the statement.
 func feedTag(text string, rows int64) string {
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch strings.ToUpper(word) {
 		case "INSERT":
 			return "INSERT 0 " + itoa(int(rows))

@@ -18,7 +18,7 @@ import (
 // spreadShape is what the home node says about the parts of a query over several nodes. It is made once per plan.
 type spreadShape struct {
 	rows      []byte // RowDescription of the statement itself
-	columns   int // of the one fragment, without hidden ones
+	columns   int    // of the one fragment, without hidden ones
 	fragments []fragmentShape
 	final     string
 	arrays    string // the final statement over array parameters
