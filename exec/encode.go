@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -9,16 +10,33 @@ import (
 	"github.com/pgshoal/pgshoal/plan"
 )
 
-// CanonicalSQL is the expression that gives a value's text in a form that no setting of the session
-// changes, while the value itself is read under the session's settings.
+// CanonicalSQL is the expression that gives a value in a form that no setting of the session changes,
+// while the value itself is read under the session's settings. Dates and times come as the bytes of
+// their binary format in hex: their text at the ends of the calendar is left to PostgreSQL.
 func CanonicalSQL(key keyspace.Type, value string) string {
 	switch key {
-	case keyspace.Date, keyspace.Timestamp, keyspace.Timestamptz:
-		return "pg_catalog.to_json(" + value + ") OPERATOR(pg_catalog.#>>) '{}'" // ISO 8601 under any DateStyle
+	case keyspace.Date:
+		return inHex("pg_catalog.date_send(" + value + ")")
+	case keyspace.Timestamp:
+		return inHex("pg_catalog.timestamp_send(" + value + ")")
+	case keyspace.Timestamptz:
+		return inHex("pg_catalog.timestamptz_send(" + value + ")")
 	case keyspace.Bytea:
-		return `pg_catalog.concat(E'\\x', pg_catalog.encode(` + value + ", 'hex'))"
+		return `pg_catalog.concat(E'\\x', ` + inHex(value) + ")"
 	}
 	return "(" + value + ")::pg_catalog.text"
+}
+
+func inHex(value string) string { return "pg_catalog.encode(" + value + ", 'hex')" }
+
+// canonicalValue reads what CanonicalSQL gave.
+func canonicalValue(key, from keyspace.Type, text []byte) (keyspace.Value, error) {
+	switch key {
+	case keyspace.Date, keyspace.Timestamp, keyspace.Timestamptz:
+		data, err := hex.DecodeString(string(text))
+		return keyspace.Value{Data: data, From: from, Binary: true}, err
+	}
+	return keyspace.Value{Data: text, From: from}, nil
 }
 
 // hashOf is the hash of a key; exists is false for a value that no row can have.
@@ -40,7 +58,12 @@ func hashOf(k *plan.KeyColumn, from keyspace.Type, v Value, asker Asker) (hash u
 	if err != nil {
 		return 0, false, err
 	}
-	if hash, err = keyspace.HashText(k.Type, read.From, read.Data); err != nil && errors.Is(err, keyspace.ErrInvalid) && !k.Assigned {
+	if read.Binary {
+		hash, err = keyspace.HashBinary(k.Type, read.From, read.Data)
+	} else {
+		hash, err = keyspace.HashText(k.Type, read.From, read.Data)
+	}
+	if err != nil && errors.Is(err, keyspace.ErrInvalid) && !k.Assigned {
 		return 0, false, nil
 	}
 	return hash, err == nil, err
@@ -60,7 +83,10 @@ func ask(k *plan.KeyColumn, from keyspace.Type, v Value, asker Asker) (keyspace.
 		as, from = k.Type.String(), k.Type
 	}
 	text, err := asker.Canonical(k.Type, as, v.Data)
-	return keyspace.Value{Data: text, From: from}, err
+	if err != nil {
+		return keyspace.Value{}, err
+	}
+	return canonicalValue(k.Type, from, text)
 }
 
 // fits reports a string that is no longer than its column allows, so that it is stored as it is.

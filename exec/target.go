@@ -24,8 +24,8 @@ type Values interface {
 
 // Asker knows what is not in the plan, the values and the map.
 type Asker interface {
-	// Canonical is PostgreSQL's own text of a value that only it can read, in a form that no setting
-	// changes (see CanonicalSQL). As is the SQL type, modifiers included, that the value takes on.
+	// Canonical has PostgreSQL read a value that only it can read, and answers what CanonicalSQL gives
+	// for it. As is the SQL type, modifiers included, that the value takes on.
 	Canonical(key keyspace.Type, as string, text []byte) ([]byte, error)
 	// Entry is a directory's entry for a key, given in its ordered encoding. With assign an unknown key
 	// gets one.

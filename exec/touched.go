@@ -20,13 +20,36 @@ type scan struct {
 
 	components []keyspace.Component
 	columns    [][]keyValue // of each key column with operands, what they are
-	types      []keyspace.Type
-	plain      []keyspace.Value
+
+	// Space for keys of few columns, so that an ordinary statement allocates little.
+	types  []keyspace.Type
+	plain  []keyspace.Value
+	chosen []*keyValue
+	few    struct {
+		types   [fewColumns]keyspace.Type
+		plain   [fewColumns]keyspace.Value
+		chosen  [fewColumns]*keyValue
+		columns [fewColumns][]keyValue
+		point   [64]byte
+	}
+}
+
+const fewColumns = 4
+
+func newScan(d *keyspace.Distribution, p *plan.Pin, values Values, asker Asker) *scan {
+	s := &scan{d: d, pin: p, values: values, asker: asker, components: d.Key.Components()}
+	s.types, s.plain, s.chosen = s.few.types[:0], s.few.plain[:0], s.few.chosen[:0]
+	if len(p.Keys) <= fewColumns {
+		s.columns = s.few.columns[:len(p.Keys)]
+	} else {
+		s.columns = make([][]keyValue, len(p.Keys))
+	}
+	return s
 }
 
 // touched returns the indexes of the shards that a pin can need, in order.
 func touched(d *keyspace.Distribution, p *plan.Pin, values Values, asker Asker) ([]int, error) {
-	s := &scan{d: d, pin: p, values: values, asker: asker, components: d.Key.Components()}
+	s := newScan(d, p, values, asker)
 	if p.Insert {
 		return s.rows()
 	}
@@ -43,12 +66,12 @@ func touched(d *keyspace.Distribution, p *plan.Pin, values Values, asker Asker) 
 // readOperands reads the operands of each key column; some is false when one of them has no value,
 // so that no row matches.
 func (s *scan) readOperands() (some bool, err error) {
-	s.columns = make([][]keyValue, len(s.pin.Keys))
 	for i := range s.pin.Keys {
 		k := &s.pin.Keys[i]
 		if len(k.Operands) == 0 {
 			continue
 		}
+		s.columns[i] = make([]keyValue, 0, len(k.Operands))
 		for j := range k.Operands {
 			if s.columns[i], err = s.operand(s.columns[i], k, &k.Operands[j]); err != nil {
 				return false, err
@@ -147,7 +170,7 @@ func Row(d *keyspace.Distribution, p *plan.Pin, values []Value, asker Asker) (*k
 		}
 		return d.FindHash(keyspace.Point(hash)), nil
 	}
-	s := &scan{d: d, pin: p, asker: asker, components: d.Key.Components()}
+	s := newScan(d, p, nil, asker)
 	from := make([]keyspace.Type, len(p.Keys))
 	for i := range p.Keys {
 		from[i] = p.Keys[i].Type
@@ -161,12 +184,14 @@ func Row(d *keyspace.Distribution, p *plan.Pin, values []Value, asker Asker) (*k
 
 // point makes the point of a whole key.
 func (s *scan) point(value func(column int) *keyValue) (point []byte, exists bool, err error) {
+	point = s.few.point[:0]
 	for i := range s.components {
 		c := &s.components[i]
-		values := make([]*keyValue, len(c.Columns))
-		for j, at := range c.Columns {
-			values[j] = value(at)
+		values := s.chosen[:0]
+		for _, at := range c.Columns {
+			values = append(values, value(at))
 		}
+		s.chosen = values
 		if c.Method == keyspace.Directory {
 			point, exists, err = s.entry(point, c, values)
 		} else {

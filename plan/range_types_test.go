@@ -103,7 +103,7 @@ func newRangeTable(t *testing.T, server *shardtest.Postgres, ot orderedType) *ra
 	if strings.Contains(ot.sql, "COLLATE") {
 		order = `k COLLATE "C"`
 	}
-	sorted, err := db.Query(t.Context(), "SELECT DISTINCT ON ("+order+") "+exec.CanonicalSQL(ot.typ, "k")+" FROM whole.t ORDER BY "+order)
+	sorted, err := db.Query(t.Context(), "SET DateStyle = 'ISO'; SELECT DISTINCT ON ("+order+") k::text FROM whole.t ORDER BY "+order+"; SET DateStyle = 'SQL, DMY'")
 	if err != nil {
 		t.Fatal(err)
 	}
