@@ -274,7 +274,7 @@ func (c *cluster) compareScan(t *rapid.T, g *generator) {
 	}
 	sql := fillLiterals(g.rand, "SELECT * FROM "+item.name+" WHERE "+strings.Join(terms, " AND "), g.literals)
 	res, err := makePlan(c.catalog, c.m, sql, request{path: []string{"whole"}})
-	if err != nil {
+	if err != nil || res.Plan.Kind != plan.Route {
 		return
 	}
 	var norm sqltext.Normalized

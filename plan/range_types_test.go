@@ -153,12 +153,11 @@ func (r *rangeTable) conditions(v, w string) []string {
 func (r *rangeTable) check(t *testing.T, condition string) (pruned bool) {
 	sql := "SELECT id FROM t WHERE " + condition
 	res, err := makePlan(r.catalog, r.m, sql, request{path: []string{"whole"}})
-	var refusal *plan.Refusal
-	if errors.As(err, &refusal) {
-		return false
-	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	if res.Plan.Kind != plan.Route {
+		return false // nothing is known of the key
 	}
 	var norm sqltext.Normalized
 	sqltext.Normalize(&norm, sql, true)
