@@ -17,7 +17,8 @@ type Value struct {
 	Null   bool
 }
 
-// Values looks operands up in the statement that is being executed.
+// Values looks operands up in the statement that is being executed. A value is good until the next one
+// is asked for.
 type Values interface {
 	Value(o *plan.Operand) (Value, error)
 }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/pgshoal/pgshoal/keyspace"
@@ -96,6 +97,7 @@ func (s *scan) operand(to []keyValue, k *plan.KeyColumn, o *plan.Operand) ([]key
 		}
 		return to, nil
 	}
+	v.Data = bytes.Clone(v.Data) // the next operand may be read into the same place
 	if !o.Array {
 		return append(to, keyValue{Value: keyspace.Value{Data: v.Data, From: o.From, Binary: v.Binary}}), nil
 	}
@@ -123,6 +125,7 @@ func (s *scan) rows() ([]int, error) {
 			if err != nil {
 				return nil, err
 			}
+			v.Data = bytes.Clone(v.Data)
 			row[k], from[k] = v, o.From
 		}
 		shard, err := s.row(row, from)

@@ -96,6 +96,35 @@ func TestRowsAndCombinations(t *testing.T) {
 	}
 }
 
+// scratch gives all values the same place in memory, as a router does with literals that have escapes.
+type scratch struct{ data []byte }
+
+func (s *scratch) Value(o *plan.Operand) (Value, error) {
+	s.data = append(s.data[:0], o.Text...)
+	return Value{Data: s.data, Null: o.Null}, nil
+}
+
+func TestValuesInOnePlace(t *testing.T) {
+	two := []keyspace.Type{keyspace.Text, keyspace.Text}
+	hashes := distribution(t, keyspace.HashKey(two...), keyspace.Layout{Shards: 4096})
+	ordered := distribution(t, keyspace.Key{Types: two, Dimensions: []keyspace.Dimension{
+		{Method: keyspace.Hash, Columns: []int{0}}, {Method: keyspace.Range, Columns: []int{1}},
+	}}, keyspace.Layout{Shards: 4096})
+	for _, d := range []*keyspace.Distribution{hashes, ordered} {
+		for _, insert := range []bool{false, true} {
+			pin := pinOf(two, []plan.Operand{text("a1"), text("b1")}, []plan.Operand{text("a2"), text("b2")})
+			pin.Insert = insert
+			want, err := Shards(d, pin, constants{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Shards(d, pin, &scratch{}, nil); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s, insert %v: %v, want %v, %v", d.Key.Strategy(), insert, got, want, err)
+			}
+		}
+	}
+}
+
 func TestNothingMatches(t *testing.T) {
 	types := []keyspace.Type{keyspace.Int4, keyspace.Int8}
 	d := distribution(t, keyspace.Key{Types: []keyspace.Type{keyspace.Int8, keyspace.Int8}, Dimensions: []keyspace.Dimension{
