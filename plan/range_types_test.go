@@ -69,7 +69,7 @@ func TestRangePruning(t *testing.T) {
 			r := newRangeTable(t, server, ot)
 			pruned := 0
 			for i, v := range ot.values {
-				for _, step := range []int{0, 1, 4, 7} {
+				for _, step := range []int{0, 4} {
 					for _, c := range r.conditions(v, ot.values[(i+step)%len(ot.values)]) {
 						if r.check(t, c) {
 							pruned++
