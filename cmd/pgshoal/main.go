@@ -62,7 +62,8 @@ func newRootCommand(env *environment) *cobra.Command {
 		newUpCommand(env), newDownCommand(env), newStatusCommand(env),
 		newRouterCommand(env), newControllerCommand(env), newEtcdCommand(env),
 		newConfigCommand(env),
-		newNodeCommand(env), newTableCommand(env), newVerifyCommand(env), newShardCommand(env), newSchemaCommand(env),
+		newNodeCommand(env), newTableCommand(env), newShardCommand(env), newSchemaCommand(env), newVerifyCommand(env),
+		newSimulateCommand(env),
 	)
 	return root
 }
