@@ -24,7 +24,7 @@ func newJump(nodes []Node, candidates []int32) picker {
 		byID[nodes[i].ID] = i
 	}
 	return func(hash uint64) int32 {
-		for attempt := uint64(0); attempt < 10000; attempt++ {
+		for attempt := range uint64(10000) {
 			if node := byID[jump(mix(hash+attempt*golden), len(byID))]; node >= 0 {
 				return node
 			}
