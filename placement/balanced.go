@@ -33,9 +33,8 @@ func (p *problem) balance() {
 	for _, g := range p.groups {
 		b.placeHomeless(g)
 	}
-	for node, shards := range b.held {
-		b.byCost(shards, p)
-		b.held[node] = shards
+	for _, shards := range b.held {
+		slices.SortFunc(shards, b.byLeast)
 	}
 	for b.even() {
 		// Nodes that were stuck may have become free by moves of others.
@@ -46,10 +45,12 @@ func (p *problem) balance() {
 type balancer struct {
 	*problem
 	*weighing
-	held    [][]int32 // by node: its shards, the largest first once all are placed
-	inOrder []int32   // nodes that may hold shards, by ID
-	stuck   []bool    // by node: no move from it helps
-	free    []int     // by node: how many of its shards may leave its region
+	// held is, by node, its shards. Once all are placed those come first that are large in every measure, because
+	// they fill a node evenly.
+	held    [][]int32
+	inOrder []int32 // nodes that may hold shards, by ID
+	stuck   []bool  // by node: no move from it helps
+	free    []int   // by node: how many of its shards may leave its region
 }
 
 func (b *balancer) give(shard, node int32) {
@@ -68,7 +69,7 @@ func (b *balancer) placeHomeless(g group) {
 			homeless = append(homeless, i)
 		}
 	}
-	b.byCost(homeless, b.problem)
+	slices.SortFunc(homeless, b.byLargest)
 	heap := slices.Clone(g.candidates)
 	for i := len(heap)/2 - 1; i >= 0; i-- {
 		b.sink(heap, i)
@@ -77,6 +78,14 @@ func (b *balancer) placeHomeless(g group) {
 		b.give(i, heap[0])
 		b.sink(heap, 0)
 	}
+}
+
+func (b *balancer) byLargest(x, y int32) int {
+	return cmp.Or(cmp.Compare(b.largest(y), b.largest(x)), cmp.Compare(b.shards[x].ID, b.shards[y].ID))
+}
+
+func (b *balancer) byLeast(x, y int32) int {
+	return cmp.Or(cmp.Compare(b.least(y), b.least(x)), cmp.Compare(b.shards[x].ID, b.shards[y].ID))
 }
 
 // sink restores the heap of nodes, the emptiest on top, after the level at one place has grown.
@@ -168,9 +177,9 @@ func (b *balancer) wanted(from, to int32) bool {
 	if b.free[from] == 0 && b.nodes[from].Region != b.nodes[to].Region {
 		return false
 	}
-	smallest := b.held[from][len(b.held[from])-1]
+	smallest := b.least(b.held[from][len(b.held[from])-1])
 	for d := range b.fair {
-		if b.largest(smallest)/b.fair[d][to] < level {
+		if smallest/b.fair[d][to] < level {
 			return true
 		}
 	}
@@ -187,12 +196,12 @@ func (b *balancer) choose(from, to int32) int {
 		}
 	}
 	spare := b.used[fullest][from] - b.fair[fullest][from]*(1-b.cfg.Slack)
-	largestRoom := 0.0
+	room := b.fair[0][to] - b.used[0][to]
 	for d := range b.used {
-		largestRoom = max(largestRoom, b.fair[d][to]-b.used[d][to])
+		room = min(room, b.fair[d][to]-b.used[d][to])
 	}
-	first, _ := slices.BinarySearchFunc(shards, largestRoom, func(shard int32, room float64) int {
-		return cmp.Compare(room, b.largest(shard))
+	first, _ := slices.BinarySearchFunc(shards, room, func(shard int32, room float64) int {
+		return cmp.Compare(room, b.least(shard))
 	})
 	for at := first; at < len(shards); at++ {
 		if b.cost[fullest][shards[at]] <= spare && b.fits(shards[at], from, to) {
@@ -221,9 +230,7 @@ func (b *balancer) allowed(shard, node int32) bool {
 func (b *balancer) move(from, to int32, at int) {
 	shard := b.held[from][at]
 	b.held[from] = slices.Delete(b.held[from], at, at+1)
-	place, _ := slices.BinarySearchFunc(b.held[to], shard, func(x, y int32) int {
-		return cmp.Or(cmp.Compare(b.largest(y), b.largest(x)), cmp.Compare(b.shards[x].ID, b.shards[y].ID))
-	})
+	place, _ := slices.BinarySearchFunc(b.held[to], shard, b.byLeast)
 	b.held[to] = slices.Insert(b.held[to], place, shard)
 	b.remove(shard, from)
 	b.add(shard, to)

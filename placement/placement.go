@@ -79,6 +79,9 @@ func Propose(cfg Config, shards []Shard, nodes []Node) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	if len(shards) == 0 {
+		return Plan{}, nil // then there need not be a node either
+	}
 	switch cfg.Algorithm {
 	case Balanced:
 		p.balance()

@@ -249,6 +249,37 @@ func TestWrongInputIsRefused(t *testing.T) {
 	}
 }
 
+func TestNothingToPlace(t *testing.T) {
+	for _, a := range Algorithms {
+		if plan := mustPropose(t, Default(a), nil, nil); len(plan.Owner)+len(plan.Moves) > 0 {
+			t.Errorf("%s: %+v", a, plan)
+		}
+	}
+}
+
+// TestBothMeasures: a node that joins gets its part of the size and of the load, although they have nothing to do with
+// each other.
+func TestBothMeasures(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	shards := testShards(10_000)
+	size, load := 0.0, 0.0
+	for i := range shards {
+		shards[i].Size, shards[i].Load = int64(1000*math.Exp(random.NormFloat64())), random.ExpFloat64()
+		size, load = size+float64(shards[i].Size), load+shards[i].Load
+	}
+	before := mustPropose(t, Default(Balanced), shards, testNodes(9))
+	after := mustPropose(t, Default(Balanced), apply(shards, testNodes(9), before), testNodes(10))
+	newSize, newLoad := 0.0, 0.0
+	for i, owner := range after.Owner {
+		if owner == 9 {
+			newSize, newLoad = newSize+float64(shards[i].Size), newLoad+shards[i].Load
+		}
+	}
+	if s, l := 10*newSize/size, 10*newLoad/load; min(s, l) < 0.7 || max(s, l) > 1.06 {
+		t.Errorf("the new node has %.2f of its part of the size and %.2f of the load", s, l)
+	}
+}
+
 // TestLarge keeps the size in reach that the simulator promises.
 func TestLarge(t *testing.T) {
 	if testing.Short() {

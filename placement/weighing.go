@@ -159,11 +159,13 @@ func (w *weighing) coolest(candidates []int32) int32 {
 	return best
 }
 
-// byCost sorts shards by what they add, the largest first.
-func (w *weighing) byCost(shards []int32, p *problem) {
-	slices.SortFunc(shards, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(w.largest(b), w.largest(a)), cmp.Compare(p.shards[a].ID, p.shards[b].ID))
-	})
+// least is the shard's cost in the measure in which it is smallest.
+func (w *weighing) least(shard int32) float64 {
+	bottom := w.cost[0][shard]
+	for _, cost := range w.cost[1:] {
+		bottom = min(bottom, cost[shard])
+	}
+	return bottom
 }
 
 // byHash returns shards in an order that has nothing to do with their neighbourhood.
