@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -82,9 +83,6 @@ func wrong(field, format string, args ...any) error {
 }
 
 func (c *Config) setDefaults() {
-	if c.To == 0 {
-		c.To = c.Nodes
-	}
 	if c.Shards == 0 {
 		c.Shards = min(1024*max(c.Nodes, c.To, 1), 1_000_000)
 	}
@@ -141,11 +139,27 @@ func (c *Config) validateCombinations() error {
 		}
 	}
 	for _, a := range c.Placements {
-		settings := c.Placement
-		settings.Algorithm = a
-		if err := settings.Validate(); err != nil {
-			return wrong("placement", "%s: %s", a, strings.TrimPrefix(err.Error(), "placement: "))
+		if err := c.validatePlacement(a); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// validatePlacement names the option that the settings come from.
+func (c *Config) validatePlacement(a placement.Algorithm) error {
+	fields := map[placement.Algorithm]string{
+		placement.Balanced: "slack", placement.Ring: "virtual-nodes", placement.Maglev: "table-size", placement.Bounded: "factor",
+	}
+	settings := c.Placement
+	if a == placement.Bounded {
+		if err := c.validatePlacement(placement.Ring); err != nil {
+			return err
+		}
+	}
+	settings.Algorithm = a
+	if err := settings.Validate(); err != nil {
+		return wrong(cmp.Or(fields[a], "placement"), "%s", strings.TrimPrefix(err.Error(), "placement: "))
 	}
 	return nil
 }

@@ -155,6 +155,8 @@ func TestWrongInputNamesTheField(t *testing.T) {
 		"range-width": func(cfg *Config) { cfg.RangeWidth = 0 },
 		"popularity":  func(cfg *Config) { cfg.Popularity, cfg.Dist = 1, Dist{Kind: zipfian, Exponent: 1} },
 		"regions":     func(cfg *Config) { cfg.Strategies, cfg.Nodes = []Strategy{List}, 2 },
+		"slack":       func(cfg *Config) { cfg.Placement.Slack = 2 },
+		"factor":      func(cfg *Config) { cfg.Placements, cfg.Placement.Factor = placement.Algorithms, 1 },
 		"dist":        func(cfg *Config) { cfg.Dist = fileOf("\n\n") },
 	}
 	for field, change := range tests {
@@ -166,7 +168,6 @@ func TestWrongInputNamesTheField(t *testing.T) {
 	}
 	for _, change := range []func(*Config){
 		func(cfg *Config) { cfg.Strategies, cfg.Nodes, cfg.To = []Strategy{Mod}, 9999, 10000 },
-		func(cfg *Config) { cfg.Placement.Slack = 2 },
 		func(cfg *Config) { cfg.Dist = fileOf(strings.Repeat("x", 10000)) },
 		func(cfg *Config) { cfg.Dist = fileOf("a\x00b") },
 	} {

@@ -77,7 +77,9 @@ func strokes(glyph [5]byte) (found []stroke, first, last int) {
 			}
 			first, last = min(first, x), max(last, x)
 			at := stroke{float64(x), float64(y), float64(x), float64(y)}
-			found = append(found, at)
+			if neighbours(lit, x, y) == 0 {
+				found = append(found, at)
+			}
 			for _, to := range [][2]int{{1, 0}, {0, 1}, {1, 1}, {1, -1}} {
 				diagonal := to[0] != 0 && to[1] != 0
 				if !lit(x+to[0], y+to[1]) || diagonal && (lit(x+to[0], y) || lit(x, y+to[1])) {
@@ -88,6 +90,17 @@ func strokes(glyph [5]byte) (found []stroke, first, last int) {
 		}
 	}
 	return found, first, last
+}
+
+func neighbours(lit func(x, y int) bool, x, y int) (count int) {
+	for dx := -1; dx <= 1; dx++ {
+		for dy := -1; dy <= 1; dy++ {
+			if (dx != 0 || dy != 0) && lit(x+dx, y+dy) {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 func textWidth(t label) float64 {
@@ -142,8 +155,11 @@ func drawStrokes(img *image.RGBA, parts []stroke, left, top, unitX, unitY, pen f
 		for x := x1; x <= x2; x++ {
 			nearest := math.Inf(1)
 			for _, s := range parts {
-				nearest = min(nearest, distance(float64(x)+0.5, float64(y)+0.5,
-					left+s.x1*unitX, top+s.y1*unitY, left+s.x2*unitX, top+s.y2*unitY))
+				d := distance(float64(x)+0.5, float64(y)+0.5, left+s.x1*unitX, top+s.y1*unitY, left+s.x2*unitX, top+s.y2*unitY)
+				if s.x1 == s.x2 && s.y1 == s.y2 {
+					d -= 0.7 * pen // a dot would look lost at the width of a line
+				}
+				nearest = min(nearest, d)
 			}
 			blend(img, x, y, c, pen+0.5-nearest)
 		}

@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"image/color"
+	"math"
 )
 
 // maxPlotted is how many results a picture may have.
@@ -84,7 +85,7 @@ func (r *Report) scene() *scene {
 	start := margin + float64(names)*13*letterWidth + 14
 	panels := r.panels()
 	s := &scene{
-		width:  start + float64(len(panels))*(panelWidth+panelGap) - panelGap + margin,
+		width:  math.Ceil(start + float64(len(panels))*(panelWidth+panelGap) - panelGap + margin),
 		height: headHeight + rowHeight*float64(len(r.Results)) + footHeight,
 	}
 	s.rects = append(s.rects, rect{0, 0, s.width, s.height, color.RGBA{0xff, 0xff, 0xff, 0xff}})

@@ -41,6 +41,9 @@ Placements: balanced, ring, rendezvous, jump, maglev, bounded.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
+			if !cmd.Flags().Changed("to") {
+				o.cfg.To = o.cfg.Nodes + 1
+			}
 			return runSimulate(ctx, env, o)
 		},
 	}
@@ -53,7 +56,7 @@ func (o *simulateOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.strategies, "strategy", "mod,hash", "`strategies`, with commas, or all")
 	f.StringVar(&o.placements, "placement", "all", "`placements`, with commas, or all")
 	f.IntVar(&o.cfg.Nodes, "nodes", 3, "nodes before")
-	f.IntVar(&o.cfg.To, "to", 4, "nodes after")
+	f.IntVar(&o.cfg.To, "to", 0, "nodes after (default one more)")
 	f.IntVar(&o.cfg.Shards, "shards", 0, "shards (default 1024 for each node, at most a million)")
 	f.Uint64Var(&o.cfg.Keys, "keys", 1_000_000, "rows")
 	f.StringVar(&o.dist, "dist", "uniform", "their `keys`: uniform, zipf:EXPONENT, sequential, timestamps, file:PATH (one key a line)")
