@@ -29,7 +29,7 @@ func TestEveryKeyOnce(t *testing.T) {
 			cfg.Strategies, cfg.Placements = Strategies, []placement.Algorithm{rapid.SampledFrom(placement.Algorithms).Draw(t, "placement")}
 			cfg.Nodes, cfg.To = rapid.IntRange(3, 9).Draw(t, "nodes"), rapid.IntRange(3, 9).Draw(t, "to")
 			cfg.Shards = rapid.IntRange(3, 300).Draw(t, "shards")
-			cfg.Keys = uint64(rapid.IntRange(1, 20000).Draw(t, "keys"))
+			cfg.Keys = uint64(rapid.IntRange(1, 9000).Draw(t, "keys"))
 			cfg.Dist = rapid.SampledFrom([]Dist{{Kind: uniform}, {Kind: sequential}, {Kind: timestamps}, {Kind: zipfian, Exponent: 1}, fileOf("b\na\nb\n\nc")}).Draw(t, "dist")
 			cfg.Distinct = uint64(rapid.IntRange(0, 500).Draw(t, "distinct"))
 			if cfg.Dist.Kind == uniform {
