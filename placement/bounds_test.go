@@ -16,6 +16,7 @@ func TestBalanceBounds(t *testing.T) {
 				cfg := Default(a)
 				cfg.Slack = rapid.SampledFrom([]float64{0, 0.05, 0.2}).Draw(t, "slack")
 				cfg.Factor = rapid.Float64Range(1.02, 2).Draw(t, "factor")
+				cfg.TableSize = 4099
 				cfg.VirtualNodes = rapid.IntRange(16, 200).Draw(t, "virtual nodes")
 				nodes := testNodes(rapid.IntRange(1, 20).Draw(t, "nodes"))
 				weights := rapid.SampledFrom([][]float64{{1}, {1, 2, 0.5}}).Draw(t, "weights")
@@ -24,7 +25,7 @@ func TestBalanceBounds(t *testing.T) {
 						nodes[i].Weight = weights[i%len(weights)]
 					}
 				}
-				shards := testShards(rapid.IntRange(1, 4000).Draw(t, "shards"))
+				shards := testShards(rapid.IntRange(1, 1500).Draw(t, "shards"))
 				measures := 0
 				if a == Balanced || a == Bounded {
 					measures = rapid.IntRange(0, 3).Draw(t, "measures")
@@ -114,12 +115,14 @@ func TestFewMoves(t *testing.T) {
 	for _, a := range Algorithms {
 		t.Run(string(a), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				n := rapid.IntRange(2, 20).Draw(t, "nodes")
-				shards := testShards(n * rapid.IntRange(200, 400).Draw(t, "shards per node"))
+				cfg := Default(a)
+				cfg.TableSize = 16381
+				n := rapid.IntRange(2, 12).Draw(t, "nodes")
+				shards := testShards(n * rapid.IntRange(100, 200).Draw(t, "shards per node"))
 				all := testNodes(n + 1)
 				few, many := all[:n], all
-				start := apply(shards, few, mustPropose(t, Default(a), shards, few))
-				joins := mustPropose(t, Default(a), start, many)
+				start := apply(shards, few, mustPropose(t, cfg, shards, few))
+				joins := mustPropose(t, cfg, start, many)
 				ideal := float64(len(shards)) / float64(n+1)
 				checkMoves(t, a, "joins", len(joins.Moves), ideal)
 				for _, m := range joins.Moves {
@@ -133,7 +136,7 @@ func TestFewMoves(t *testing.T) {
 				full := apply(start, many, joins)
 				left := testNodes(n + 1)
 				left[leaver].State = Draining
-				leaves := mustPropose(t, Default(a), full, left)
+				leaves := mustPropose(t, cfg, full, left)
 				checkMoves(t, a, "leaves", len(leaves.Moves), ideal)
 				for _, m := range leaves.Moves {
 					if onlyToNew(a) && m.From != all[leaver].Name {
