@@ -11,7 +11,7 @@ import (
 //
 // When a node joins, shards move only to it; when one leaves, only its own move. With v virtual nodes a node's
 // part of the circle varies by a standard deviation of about 1/sqrt(v) around its fair part f, and chance
-// adds 1/sqrt(S*f) for S shards. Bound, proven by the tests: no node holds more than f*S*(1+8*sqrt(1/v+1/(f*S))).
+// adds 1/sqrt(S*f) for S shards. Bound, held by the tests: no node holds more than f*S*(1+8*sqrt(1/v+1/(f*S))) + 8.
 type ring struct {
 	points []uint64
 	nodes  []int32 // of each point
