@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -10,33 +9,16 @@ import (
 	"github.com/pgshoal/pgshoal/plan"
 )
 
-// CanonicalSQL is the expression that gives a value in a form that no setting of the session changes,
-// while the value itself is read under the session's settings. Dates and times come as the bytes of
-// their binary format in hex: their text at the ends of the calendar is left to PostgreSQL.
+// CanonicalSQL is the expression that gives a value's text in a form that no setting of the session changes,
+// while the value itself is read under the session's settings.
 func CanonicalSQL(key keyspace.Type, value string) string {
 	switch key {
-	case keyspace.Date:
-		return inHex("pg_catalog.date_send(" + value + ")")
-	case keyspace.Timestamp:
-		return inHex("pg_catalog.timestamp_send(" + value + ")")
-	case keyspace.Timestamptz:
-		return inHex("pg_catalog.timestamptz_send(" + value + ")")
+	case keyspace.Date, keyspace.Timestamp, keyspace.Timestamptz:
+		return "pg_catalog.to_json(" + value + ") OPERATOR(pg_catalog.#>>) '{}'" // ISO 8601 under any DateStyle
 	case keyspace.Bytea:
-		return `pg_catalog.concat(E'\\x', ` + inHex(value) + ")"
+		return `pg_catalog.concat(E'\\x', pg_catalog.encode(` + value + ", 'hex'))"
 	}
 	return "(" + value + ")::pg_catalog.text"
-}
-
-func inHex(value string) string { return "pg_catalog.encode(" + value + ", 'hex')" }
-
-// canonicalValue reads what CanonicalSQL gave.
-func canonicalValue(key, from keyspace.Type, text []byte) (keyspace.Value, error) {
-	switch key {
-	case keyspace.Date, keyspace.Timestamp, keyspace.Timestamptz:
-		data, err := hex.DecodeString(string(text))
-		return keyspace.Value{Data: data, From: from, Binary: true}, err
-	}
-	return keyspace.Value{Data: text, From: from}, nil
 }
 
 // hashOf is the hash of a key; exists is false for a value that no row can have.
@@ -86,7 +68,7 @@ func ask(k *plan.KeyColumn, from keyspace.Type, v Value, asker Asker) (keyspace.
 	if err != nil {
 		return keyspace.Value{}, err
 	}
-	return canonicalValue(k.Type, from, text)
+	return keyspace.Value{Data: text, From: from}, nil
 }
 
 // fits reports a string that is no longer than its column allows, so that it is stored as it is.
