@@ -31,6 +31,7 @@ type Case struct {
 	Count   bool // only the number of rows is compared: random()
 	Simple  bool // cannot be sent in the extended protocol
 	Writes  bool // tables are compared afterwards
+	Fails   bool // PostgreSQL itself gives an error; without it that would be a slip of the pen
 }
 
 // String is the text of a case, as it is reported.
@@ -103,6 +104,7 @@ func parseCases(file, text string) ([]*Case, error) {
 	}
 	for _, c := range cases {
 		c.Writes = writes.MatchString(c.String())
+		c.Fails = c.Fails || category == "errors"
 		c.Simple = c.Simple || slices.ContainsFunc(c.Steps, onlySimple.MatchString)
 	}
 	return cases, nil
@@ -140,6 +142,8 @@ func (c *Case) direct(directive string) error {
 		c.Count = true
 	case "simple":
 		c.Simple = true
+	case "error":
+		c.Fails = true
 	case "data":
 		c.Data += strings.ReplaceAll(rest, `\t`, "\t") + "\n"
 	case "params":

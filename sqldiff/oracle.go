@@ -11,6 +11,8 @@ type Oracle struct {
 	target   *Target
 	baseline Contents
 	known    map[question]*truth
+	// slips are cases of the corpus that PostgreSQL does not run as they were meant.
+	slips []string
 }
 
 type question struct {
@@ -49,6 +51,9 @@ func (o *Oracle) find(ctx context.Context, c *Case, mode Mode) (*truth, error) {
 		a := o.target.client.run(ctx, c, step, mode)
 		if a.Broken != "" {
 			return nil, fmt.Errorf("PostgreSQL lost the connection at %s: %s", step, a.Broken)
+		}
+		if a.Code != "" && !c.Fails {
+			o.slips = append(o.slips, fmt.Sprintf("%s:%d: PostgreSQL itself fails (if that is meant, write --@ error): %s: %s", c.File, c.Line, a.Code, a.Message))
 		}
 		t.answers = append(t.answers, a)
 		h := how{ordered: c.Ordered, approx: c.Approx, count: c.Count, runs: c.Runs}

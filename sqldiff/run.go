@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +95,9 @@ func Run(ctx context.Context, tb testing.TB, o Options) (*Report, error) {
 		}
 	}
 	r.report.summary()
+	if slips := r.oracle.slips; len(slips) > 0 {
+		return nil, fmt.Errorf("the corpus is wrong:\n%s", strings.Join(slips, "\n"))
+	}
 	return r.report, nil
 }
 

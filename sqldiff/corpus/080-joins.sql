@@ -1,0 +1,97 @@
+-- Joins on the key, in some layouts co-located and in others not.
+SELECT * FROM customers c JOIN orders o ON o.customer_id = c.id;
+SELECT c.id, o.id, i.line FROM customers c JOIN orders o ON o.customer_id = c.id JOIN items i ON i.customer_id = o.customer_id AND i.order_id = o.id;
+SELECT c.name, o.total FROM customers c, orders o WHERE o.customer_id = c.id;
+SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.customer_id = c.id;
+SELECT c.id, o.id FROM customers c RIGHT JOIN orders o ON o.customer_id = c.id;
+SELECT c.id, o.id FROM customers c FULL JOIN orders o ON o.customer_id = c.id;
+SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.customer_id = c.id AND o.status = 'paid';
+SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.customer_id = c.id AND c.vip;
+SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.customer_id = c.id WHERE o.id IS NULL;
+SELECT c.id, o.id FROM orders o LEFT JOIN customers c ON o.customer_id = c.id WHERE c.id IS NULL;
+SELECT c.id, o.id FROM customers c FULL JOIN orders o ON o.customer_id = c.id WHERE c.id IS NULL OR o.id IS NULL;
+SELECT c.id, o.id FROM customers c JOIN orders o ON o.customer_id = c.id WHERE c.id = 2;
+SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.customer_id = c.id WHERE c.id = 2;
+SELECT c.id, o.id FROM customers c FULL JOIN orders o ON o.customer_id = c.id WHERE c.id = 2;
+SELECT c.id, o.id FROM customers c JOIN orders o ON o.customer_id = c.id WHERE c.id IN (2, 5, 8);
+SELECT * FROM orders JOIN items USING (customer_id) WHERE orders.id = items.order_id;
+SELECT customer_id, count(*) FROM orders FULL JOIN items USING (customer_id) GROUP BY customer_id;
+SELECT * FROM orders o NATURAL JOIN returns;
+SELECT * FROM orders o NATURAL LEFT JOIN returns;
+SELECT o.customer_id, r.reason FROM orders o LEFT JOIN returns r USING (customer_id, id);
+SELECT o.id, i.product_id, i.quantity FROM orders o LEFT JOIN items i ON i.customer_id = o.customer_id AND i.order_id = o.id ORDER BY o.id, i.line;
+SELECT * FROM order_lines ORDER BY order_id, line LIMIT 20;
+SELECT c.id, count(*) FROM customers c JOIN orders o ON o.customer_id = c.id GROUP BY c.id HAVING count(*) > 3 ORDER BY 2 DESC, 1;
+SELECT c.id, c.name, o.id FROM (customers c LEFT JOIN orders o ON o.customer_id = c.id) LEFT JOIN items i ON i.customer_id = o.customer_id AND i.order_id = o.id WHERE i.line IS NULL;
+SELECT c.id, o.id FROM customers c LEFT JOIN (orders o JOIN items i ON i.customer_id = o.customer_id AND i.order_id = o.id) ON o.customer_id = c.id AND i.quantity > 7;
+SELECT j.a, l.b FROM (customers c JOIN orders o ON o.customer_id = c.id) AS j(a) JOIN (VALUES (2, 'x')) AS v(k, t) ON v.k = j.a CROSS JOIN LATERAL (SELECT j.a + 1 AS b) l;
+-- Self joins.
+SELECT a.id, b.id FROM customers a JOIN customers b ON b.id = a.referrer;
+SELECT a.id, b.id FROM customers a LEFT JOIN customers b ON b.id = a.referrer;
+SELECT a.id, b.id FROM customers a JOIN customers b ON a.id = b.id;
+SELECT a.id, b.id FROM customers a JOIN customers b ON a.city = b.city AND a.id < b.id;
+SELECT a.id, b.id FROM orders a JOIN orders b ON a.customer_id = b.customer_id AND a.id < b.id;
+SELECT a.id, b.id, c.id FROM customers a JOIN customers b ON b.id = a.referrer JOIN customers c ON c.id = b.referrer;
+SELECT s.name, m.name FROM staff s LEFT JOIN staff m ON m.id = s.manager;
+-- Off the key.
+SELECT o.id, e.seq FROM orders o JOIN events e ON e.customer_id = o.customer_id;
+SELECT c.id, e.seq FROM customers c LEFT JOIN events e ON e.customer_id = c.id;
+SELECT c.id, e.seq FROM customers c RIGHT JOIN events e ON e.customer_id = c.id;
+SELECT c.id, e.seq FROM customers c FULL JOIN events e ON e.customer_id = c.id;
+SELECT c.id, a.balance FROM customers c JOIN accounts a ON a.owner = c.id;
+SELECT c.id, a.balance FROM customers c FULL JOIN accounts a ON a.owner = c.id AND a.balance > 1000;
+SELECT c.name, t.subject FROM customers c JOIN tickets t ON t.customer_id = c.id;
+SELECT c.id, t.id FROM customers c JOIN tickets t ON t.id = c.id;
+SELECT t.id, e.seq FROM tickets t FULL JOIN events e ON e.seq = t.id WHERE coalesce(e.seq, 0) < 30;
+SELECT e.seq, a.id FROM events e LEFT JOIN accounts a ON a.owner = e.customer_id;
+SELECT c.name, s.name FROM customers c JOIN staff s ON s.name = c.name;
+SELECT c.id, s.id FROM customers c LEFT JOIN staff s ON lower(s.name) = lower(c.name);
+SELECT o.id, o2.id FROM orders o JOIN orders o2 ON o.total = o2.total AND o.id < o2.id;
+SELECT i.order_id, i.line, e.seq FROM items i JOIN events e ON e.seq = i.order_id;
+SELECT o.id, i.order_id FROM orders o JOIN items i ON i.product_id = o.id;
+SELECT o.id, i.order_id FROM orders o LEFT JOIN items i ON i.product_id = o.id;
+SELECT count(*) FROM customers c JOIN orders o ON o.customer_id = c.id JOIN events e ON e.customer_id = c.id JOIN accounts a ON a.owner = c.id;
+SELECT e.device, c.city, sum(o.total) FROM events e JOIN customers c ON c.id = e.customer_id JOIN orders o ON o.customer_id = c.id GROUP BY 1, 2;
+-- Not by equality.
+SELECT a.id, b.id FROM customers a JOIN customers b ON a.credit > b.credit AND a.city = 'Paris';
+SELECT c.id, o.id FROM customers c JOIN orders o ON o.total > c.credit;
+SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.total > c.credit + 100;
+SELECT c.id, o.id FROM customers c RIGHT JOIN orders o ON o.total > c.credit + 300;
+SELECT o.id, d.day FROM orders o JOIN calendar d ON d.day = o.placed_at::date;
+SELECT o.id, d.holiday FROM orders o LEFT JOIN calendar d ON d.day = o.placed_at::date AND d.holiday IS NOT NULL;
+SELECT o.id, e.seq FROM orders o JOIN events e ON e.at BETWEEN o.placed_at::timestamp AND o.placed_at::timestamp + interval '60 days';
+SELECT p.id, p2.id FROM products p JOIN products p2 ON p.price < p2.price AND p.category = p2.category;
+SELECT c.id, a.id FROM customers c JOIN accounts a ON a.owner <> c.id AND a.balance < c.credit WHERE c.id < 5;
+SELECT c.name, e.device FROM customers c JOIN events e ON e.payload->>'path' LIKE '%' || left(lower(c.name), 1) WHERE c.name <> '';
+-- Cross joins.
+SELECT count(*) FROM customers, orders;
+SELECT count(*) FROM customers CROSS JOIN events;
+SELECT c.id, v.n FROM customers c CROSS JOIN (VALUES (1), (2)) v(n);
+SELECT c.id, g FROM customers c, generate_series(1, 2) g;
+SELECT count(*) FROM orders o, returns r;
+SELECT a.id, b.id FROM tickets a, tickets b WHERE a.id < b.id AND a.subject = b.subject;
+-- With reference and local tables.
+SELECT c.id, k.name FROM customers c JOIN countries k ON k.code = c.country;
+SELECT c.id, k.name FROM customers c LEFT JOIN countries k ON k.code = c.country;
+SELECT c.id, k.name FROM customers c RIGHT JOIN countries k ON k.code = c.country;
+SELECT c.id, k.name FROM countries k LEFT JOIN customers c ON k.code = c.country;
+SELECT c.id, k.name FROM customers c FULL JOIN countries k ON k.code = c.country;
+SELECT k.name, count(c.id) FROM countries k LEFT JOIN customers c ON k.code = c.country GROUP BY k.name;
+SELECT k.name FROM countries k LEFT JOIN customers c ON k.code = c.country WHERE c.id IS NULL;
+SELECT i.order_id, i.line, p.name FROM items i JOIN products p ON p.id = i.product_id;
+SELECT i.order_id, i.line, p.name FROM items i LEFT JOIN products p ON p.id = i.product_id WHERE p.id IS NULL;
+SELECT p.id, i.order_id FROM products p LEFT JOIN items i ON i.product_id = p.id;
+SELECT p.id, i.order_id FROM products p FULL JOIN items i ON i.product_id = p.id;
+SELECT p.name, c.name FROM products p CROSS JOIN countries c;
+SELECT c.id, a.what FROM customers c JOIN audit a ON a.customer_id = c.id;
+SELECT c.id, a.what FROM customers c RIGHT JOIN audit a ON a.customer_id = c.id;
+SELECT c.id, a.what FROM customers c FULL JOIN audit a ON a.customer_id = c.id;
+SELECT o.id, a.what, k.name FROM orders o JOIN audit a ON a.customer_id = o.customer_id LEFT JOIN customers c ON c.id = o.customer_id LEFT JOIN countries k ON k.code = c.country;
+SELECT a.id, d.day FROM audit a JOIN calendar d ON extract(day FROM d.day) = a.id;
+SELECT s.name, c.name FROM staff s, countries c WHERE s.id = 1;
+SELECT * FROM customers c JOIN returns r ON r.customer_id = c.id;
+SELECT c.id, r.id FROM customers c LEFT JOIN returns r ON r.customer_id = c.id;
+--@ error
+SELECT c.id FROM customers c JOIN orders o ON c.id = o.nothing;
+--@ error
+SELECT id FROM customers, orders;

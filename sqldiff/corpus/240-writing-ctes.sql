@@ -1,0 +1,17 @@
+WITH d AS (DELETE FROM orders WHERE status = 'lost' RETURNING *) SELECT count(*), sum(total) FROM d;
+WITH d AS (DELETE FROM orders WHERE customer_id = 2 RETURNING *) SELECT id FROM d ORDER BY id;
+WITH d AS (DELETE FROM orders WHERE status = 'lost' RETURNING customer_id, id, note, total) INSERT INTO returns SELECT * FROM d;
+WITH d AS (DELETE FROM orders WHERE status = 'lost' RETURNING customer_id, id) INSERT INTO audit (what, customer_id) SELECT 'lost', customer_id FROM d ORDER BY id;
+WITH u AS (UPDATE customers SET credit = 0 WHERE credit < 0 RETURNING id) SELECT o.id FROM orders o JOIN u ON u.id = o.customer_id;
+WITH u AS (UPDATE orders SET total = total * 2 WHERE status = 'paid' RETURNING customer_id, total) UPDATE customers c SET credit = q.s FROM (SELECT customer_id, sum(total) AS s FROM u GROUP BY customer_id) q WHERE q.customer_id = c.id;
+WITH i AS (INSERT INTO customers (id, name) VALUES (500, 'n'), (501, 'm') RETURNING id) INSERT INTO orders (customer_id, id) SELECT id, 1 FROM i;
+WITH i AS (INSERT INTO customers (id, name) VALUES (500, 'n') RETURNING id) SELECT (SELECT count(*) FROM customers), (SELECT count(*) FROM i);
+WITH a AS (DELETE FROM tickets WHERE open RETURNING id), b AS (UPDATE events SET value = 0 WHERE kind = 'error' RETURNING seq) SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b);
+WITH a AS (INSERT INTO returns SELECT customer_id, id, 'r', 1 FROM orders RETURNING customer_id) SELECT customer_id, count(*) FROM a GROUP BY customer_id;
+WITH moved AS (DELETE FROM events WHERE device = 'dev-01' RETURNING *) INSERT INTO events SELECT 'dev-new', kind, seq, customer_id, at, value, payload FROM moved;
+WITH x AS (UPDATE countries SET population = 0 RETURNING code) SELECT c.id FROM customers c JOIN x ON x.code = c.country;
+WITH x AS (SELECT id FROM customers WHERE vip) DELETE FROM orders o USING x WHERE x.id = o.customer_id RETURNING o.id;
+WITH x AS (SELECT customer_id, max(id) AS m FROM orders GROUP BY 1) UPDATE orders o SET note = 'last' FROM x WHERE o.customer_id = x.customer_id AND o.id = x.m;
+WITH x AS (INSERT INTO audit (what) VALUES ('a') RETURNING id) SELECT id FROM x;
+WITH x AS (DELETE FROM orders RETURNING 1) SELECT count(*) FROM orders;
+WITH RECURSIVE t AS (SELECT 2::bigint AS id UNION SELECT c.referrer FROM customers c JOIN t ON t.id = c.id WHERE c.referrer IS NOT NULL) UPDATE customers SET vip = true WHERE id IN (SELECT id FROM t);
