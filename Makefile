@@ -96,6 +96,10 @@ fuzz: ## Fuzz everything that reads bytes from outside, FUZZTIME for each target
 bench: install-postgres install-pgbouncer build ## Compare plain PostgreSQL, pgbouncer and pgshoal in interleaved rounds (ARGS="-rounds 5")
 	@$(GO) run ./bench $(ARGS)
 
+.PHONY: sqldiff
+sqldiff: install-postgres ## Compare SQL on clusters with one PostgreSQL; writes docs/sql-support.md (ARGS="-duration 5m -seed 1", ARGS="-nodes 3 -only joins")
+	@$(GO) run ./sqldiff/cmd -docs docs/sql-support.md $(ARGS)
+
 .PHONY: microbench
 microbench: ## Run the benchmarks of all packages
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 \

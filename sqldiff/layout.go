@@ -30,10 +30,10 @@ type Placement struct {
 	Options string
 }
 
-func reference() Placement                       { return Placement{Reference: true} }
-func alone(key string) Placement                 { return Placement{Key: key} }
-func beside(table, key string) Placement         { return Placement{Key: key, With: table} }
-func strategy(key, options string) Placement     { return Placement{Key: key, Options: options} }
+func reference() Placement                   { return Placement{Reference: true} }
+func alone(key string) Placement             { return Placement{Key: key} }
+func beside(table, key string) Placement     { return Placement{Key: key, With: table} }
+func strategy(key, options string) Placement { return Placement{Key: key, Options: options} }
 
 // statement is the call that places the table.
 func (p Placement) statement(name string) string {

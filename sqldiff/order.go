@@ -23,7 +23,7 @@ func orderOf(sql string, columns []Column) (order []int, total bool) {
 		return nil, false
 	}
 	for _, item := range s.SortClause {
-		i := outputColumn(item.GetSortBy().Node, s, columns)
+		i := outputColumn(tree.Version, item.GetSortBy().Node, s, columns)
 		if i < 0 {
 			return nil, true
 		}
@@ -33,26 +33,27 @@ func orderOf(sql string, columns []Column) (order []int, total bool) {
 }
 
 // outputColumn is the column that an ORDER BY item means, or -1.
-func outputColumn(item *pgquery.Node, s *pgquery.SelectStmt, columns []Column) int {
+func outputColumn(version int32, item *pgquery.Node, s *pgquery.SelectStmt, columns []Column) int {
 	if c := item.GetAConst(); c != nil && c.GetIval() != nil {
 		return int(c.GetIval().Ival) - 1
 	}
-	text := deparse(item)
-	found := -1
-	for i, target := range s.TargetList {
-		if len(s.TargetList) != len(columns) {
-			break // a star: only names help
-		}
-		if r := target.GetResTarget(); deparse(r.Val) == text {
-			return i
+	text, ok := deparse(version, item)
+	if !ok {
+		return -1
+	}
+	if len(s.TargetList) == len(columns) { // otherwise a star is among them, and only names help
+		for i, target := range s.TargetList {
+			if val, ok := deparse(version, target.GetResTarget().Val); ok && val == text {
+				return i
+			}
 		}
 	}
-	name := text[strings.LastIndexByte(text, '.')+1:]
 	if item.GetColumnRef() == nil {
 		return -1
 	}
+	name, found := strings.Trim(text[strings.LastIndexByte(text, '.')+1:], `"`), -1
 	for i, c := range columns {
-		if c.Name != strings.Trim(name, `"`) {
+		if c.Name != name {
 			continue
 		}
 		if found >= 0 {
@@ -64,15 +65,12 @@ func outputColumn(item *pgquery.Node, s *pgquery.SelectStmt, columns []Column) i
 }
 
 // deparse prints an expression in one way.
-func deparse(expr *pgquery.Node) string {
-	text, err := pgquery.Deparse(&pgquery.ParseResult{Stmts: []*pgquery.RawStmt{{
+func deparse(version int32, expr *pgquery.Node) (string, bool) {
+	text, err := pgquery.Deparse(&pgquery.ParseResult{Version: version, Stmts: []*pgquery.RawStmt{{
 		Stmt: &pgquery.Node{Node: &pgquery.Node_SelectStmt{SelectStmt: &pgquery.SelectStmt{
 			TargetList: []*pgquery.Node{{Node: &pgquery.Node_ResTarget{ResTarget: &pgquery.ResTarget{Val: expr}}}},
 			Op:         pgquery.SetOperation_SETOP_NONE, LimitOption: pgquery.LimitOption_LIMIT_OPTION_DEFAULT,
 		}}},
 	}}})
-	if err != nil {
-		return ""
-	}
-	return strings.TrimPrefix(text, "SELECT ")
+	return strings.TrimPrefix(text, "SELECT "), err == nil
 }

@@ -60,6 +60,9 @@ type run struct {
 	cases  []*Case
 	oracle *Oracle
 	report *Report
+	drawn  uint64 // how many random statements there were
+	// failed and empty count those that PostgreSQL gives an error or no rows for: too many say little.
+	failed, empty int
 }
 
 // Run compares everything that the options choose. It fails only when it cannot compare.
@@ -164,8 +167,25 @@ func (r *run) target(ctx context.Context, t *Target) error {
 			r.report.add(o)
 		}
 	}
-	fmt.Fprintf(r.Out, "%s: %d cases in %.1f s\n", t.Name, len(r.cases), time.Since(began).Seconds())
+	if err := r.mix(ctx, t); err != nil {
+		return err
+	}
+	before := *r
+	if err := r.random(ctx, t, r.share()); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.Out, "%s: %d cases, %d random statements (%d of them errors, %d without rows), %.1f s\n",
+		t.Name, len(r.cases), r.drawn-before.drawn, r.failed-before.failed, r.empty-before.empty, time.Since(began).Seconds())
 	return nil
+}
+
+// share is the time that each target has for random statements.
+func (r *run) share() time.Duration {
+	targets := 0
+	for _, s := range r.Shapes {
+		targets += len(s.Layouts)
+	}
+	return r.Random / time.Duration(targets+1) // and the control
 }
 
 // scoped lets a cluster end before its test does.
