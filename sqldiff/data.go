@@ -73,11 +73,9 @@ var names = []string{
 }
 
 func (r Rows) shopBase(d dice) {
-	for _, c := range []string{
+	r["countries"] = []string{
 		"de\tGermany\tEurope\t83200000", "fr\tFrance\tEurope\t67800000", "es\tSpain\tEurope\t47400000", "jp\tJapan\tAsia\t125700000",
 		"us\tUnited States\tAmericas\t331900000", "br\tBrazil\tAmericas\t214300000", "aq\tAntarctica\t\\N\t0", "xx\tNowhere\t\\N\t\\N",
-	} {
-		r["countries"] = append(r["countries"], c)
 	}
 	for i := range 24 {
 		attrs := fmt.Sprintf(`{"color": "%s", "size": %d, "dims": [%d, %d]}`, d.pick("red", "green", "blue"), d.IntN(5), d.IntN(9), d.IntN(9))

@@ -48,7 +48,7 @@ func (r *run) random(ctx context.Context, t *Target, d time.Duration) error {
 				return err
 			}
 		}
-		r.report.add(o)
+		r.add(t, o)
 	}
 	return r.oracle.target.client.must(ctx, "SET statement_timeout = '20s'")
 }
