@@ -2,8 +2,8 @@ package sqldiff
 
 import "regexp"
 
-// knownDifference is a bug that has been reported and not fixed yet: it is counted and shown, but it does not
-// fail a run. When it is fixed, its entry goes.
+// knownDifference is a bug that has been reported and not fixed yet: `make sqldiff` fails because of it, the
+// short test of every build does not. When it is fixed, its entry goes.
 type knownDifference struct {
 	about             string
 	statement, reason *regexp.Regexp
@@ -11,11 +11,19 @@ type knownDifference struct {
 
 // knownDifferences should be empty.
 func knownDifferences() []knownDifference {
-	return []knownDifference{{
-		about:     "RETURNING of a write to a reference table comes as text when binary was asked for",
-		statement: regexp.MustCompile(`(?is)^(insert|update|delete)\b.*\breturning\b`),
-		reason:    regexp.MustCompile(`^column \d+ is .*Format:0} instead of .*Format:1}$`),
-	}}
+	known := func(about, statement, reason string) knownDifference {
+		return knownDifference{about, regexp.MustCompile(statement), regexp.MustCompile(reason)}
+	}
+	return []knownDifference{
+		known("results come as text when binary was asked for", ``, `^column \d+ is .*Format:0} instead of .*Format:1}$`),
+		known("a function in FROM is looked for as a table", `(?i)from|,`, `^SQLSTATE 42P01 instead of success$`),
+		known("HAVING without GROUP BY and aggregates", `HAVING true`, `^SQLSTATE 42601 instead of success$`),
+		known("IN with a subquery on another column than the key is run on each node", `referrer IN \(SELECT id FROM customers`, ``),
+		known("a set-returning function in the list of columns gives one row", `^SELECT id, generate_series`, ``),
+		known("DISTINCT ON keeps another row than the first in order", `^SELECT DISTINCT ON`, ``),
+		known("WHERE CURRENT OF does not find the cursor", `WHERE CURRENT OF`, `^SQLSTATE 34000 instead of success$`),
+		known("the outer query of a CTE that writes runs on each node", `^WITH \w+ AS \(DELETE`, ``),
+	}
 }
 
 // known says what a difference is already known as.

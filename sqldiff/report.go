@@ -19,7 +19,8 @@ type Report struct {
 	// runs counts comparisons.
 	runs        int
 	differences int
-	known       map[string]int // by what they are known as
+	unknown     int            // differences that are no known bugs
+	known       map[string]int // the others, by what they are known as
 }
 
 func newReport(out io.Writer) *Report {
@@ -30,10 +31,13 @@ func newReport(out io.Writer) *Report {
 func (r *Report) add(o Outcome) {
 	r.runs++
 	before, seen := r.worst[o.Case]
-	if known := o.known(); o.Verdict == Different && known != "" {
-		r.known[known]++
-	} else if o.Verdict == Different {
+	if o.Verdict == Different {
 		r.differences++
+		if known := o.known(); known != "" {
+			r.known[known]++
+		} else {
+			r.unknown++
+		}
 		r.printDifference(o, seen && before.Verdict == Different)
 	}
 	if !seen || o.Verdict > before.Verdict {
@@ -205,5 +209,5 @@ func (r *Report) Replace(document string) (string, error) {
 	return before + opening + "\n" + r.Document() + closing + after, nil
 }
 
-// Differences is how many comparisons failed, without known bugs.
+// Differences is how many comparisons failed.
 func (r *Report) Differences() int { return r.differences }

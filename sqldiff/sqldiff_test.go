@@ -11,7 +11,7 @@ import (
 )
 
 // TestSameAnswers is the short form of `make sqldiff`: a part of the corpus, chosen anew every day, the
-// order-entry mix and random statements on one cluster. Refusals are allowed, differences are not.
+// order-entry mix and random statements on one cluster. Refusals and known bugs are allowed, other differences are not.
 func TestSameAnswers(t *testing.T) {
 	const every = 8
 	day := uint64(time.Now().Unix() / (24 * 60 * 60))
@@ -23,7 +23,7 @@ func TestSameAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := report.Differences(); n > 0 {
+	if n := report.unknown; n > 0 {
 		t.Errorf("%d differences", n)
 	}
 	if report.runs < 200 {

@@ -136,11 +136,14 @@ func unavailable(sql string, err error) error {
 	return fmt.Errorf("%s: %w", sql, err)
 }
 
-// findMisplaced notes for every node which rows of hash distributions it must not have.
+// findMisplaced notes for every node which rows it must not have.
 func (t *Target) findMisplaced(ctx context.Context, m *keyspace.Map) error {
 	rows, err := t.nodes[0].direct.rows(ctx, "SELECT relid::regclass::text, distribution FROM pg_shoal.tables WHERE kind = 'distributed'")
 	if err != nil {
 		return err
+	}
+	for _, n := range t.nodes {
+		n.misplaced = map[string]string{}
 	}
 	for _, r := range rows {
 		var id uint32
@@ -148,19 +151,21 @@ func (t *Target) findMisplaced(ctx context.Context, m *keyspace.Map) error {
 			return err
 		}
 		d, table := m.Distribution(id), string(r[0])
-		if d == nil || d.Strategy != keyspace.StrategyHash {
-			continue
+		if d == nil {
+			return fmt.Errorf("the map has no distribution %d of table %s", id, table)
 		}
+		column := keyspace.FilterColumn{SQL: "x." + t.placed[table].Key, Type: d.Types[0]}
 		for _, n := range t.nodes {
 			own := []string{"false"}
 			for i, shard := range d.Shards {
-				if shard.Node == n.name {
-					low, high := d.Interval(i)
-					own = append(own, d.Types[0].RowFilter("x."+t.placed[table].Key, low, high))
+				if shard.Node != n.name {
+					continue
 				}
-			}
-			if n.misplaced == nil {
-				n.misplaced = map[string]string{}
+				f, err := d.Filter(d.Interval(i))
+				if err != nil {
+					return err
+				}
+				own = append(own, f.SQL([]keyspace.FilterColumn{column}))
 			}
 			n.misplaced[table] = "NOT (" + strings.Join(own, " OR ") + ")"
 		}

@@ -30,6 +30,7 @@ SELECT sum(balance) FROM accounts WHERE owner IS NOT NULL;
 SELECT sum(total) / count(*) FROM orders;
 SELECT sum(total) + 1, count(*) * 2, round(avg(total), 2) FROM orders;
 SELECT sum(quantity * price) FROM items;
+--@ approx
 SELECT sum(quantity * price * (1 - discount)) FROM items;
 SELECT sum(coalesce(total, 0)) FROM orders;
 SELECT sum(CASE WHEN status = 'paid' THEN total END) FROM orders;
