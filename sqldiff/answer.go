@@ -81,7 +81,20 @@ func compare(want, got *Answer, h how) string {
 			return d
 		}
 	}
-	return compareRows(want, got, h)
+	if d := compareRows(want, got, h); d != "" {
+		return d
+	}
+	return compareFormats(want, got)
+}
+
+// compareFormats comes last, so that a wrong description does not hide wrong rows.
+func compareFormats(want, got *Answer) string {
+	for i, w := range want.Columns {
+		if g := got.Columns[i]; w.Format != g.Format {
+			return fmt.Sprintf("column %d is described with format %d instead of %d", i+1, g.Format, w.Format)
+		}
+	}
+	return ""
 }
 
 func orNone(code string) string {
@@ -97,6 +110,7 @@ func compareColumns(want, got *Answer) string {
 	}
 	for i, w := range want.Columns {
 		g := got.Columns[i]
+		g.Format = w.Format // compared after the rows
 		if w.Type >= firstUserOID && g.Type >= firstUserOID {
 			g.Type = w.Type
 		}

@@ -50,6 +50,7 @@ func TestCompare(t *testing.T) {
 		{"tag", other(func(a *Answer) { a.Tag = "SELECT 4" }), how{}, false},
 		{"column name", other(func(a *Answer) { a.Columns[0].Name = "x" }), how{}, false},
 		{"column type", other(func(a *Answer) { a.Columns[0].Type = 23 }), how{}, false},
+		{"format", other(func(a *Answer) { a.Columns[1].Format = 1 }), how{}, false},
 		{"typmod", other(func(a *Answer) { a.Columns[0].Mod = 4 }), how{}, false},
 		{"error", &Answer{Code: "22012"}, how{}, false},
 		{"connection", &Answer{Broken: "gone"}, how{}, false},
