@@ -163,7 +163,9 @@ func (w *writer) grouped(want []kind, from, where string, inner []source, depth 
 	var kinds []kind
 	for range w.n(3) {
 		k := kind(w.n(4))
-		keys, kinds = append(keys, w.column(k, inner)), append(kinds, k)
+		if key := w.column(k, inner); strings.HasPrefix(key, "x") { // a constant would mean something else there
+			keys, kinds = append(keys, key), append(kinds, k)
+		}
 	}
 	var list []string
 	for i, k := range want {

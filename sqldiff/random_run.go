@@ -30,7 +30,7 @@ func (r *run) random(ctx context.Context, t *Target, d time.Duration) error {
 		return err
 	}
 	end := time.Now().Add(d)
-	for time.Now().Before(end) && ctx.Err() == nil && !r.over() {
+	for time.Now().Before(end) && ctx.Err() == nil {
 		seed := r.Seed + r.drawn
 		r.drawn++
 		c := newChoices(seed)
@@ -42,7 +42,7 @@ func (r *run) random(ctx context.Context, t *Target, d time.Duration) error {
 		if !ok {
 			continue
 		}
-		if o.Verdict == Different {
+		if o.Verdict == Different && o.known() == "" {
 			o, err = r.shrunk(ctx, t, c.recorded, seed, o)
 			if err != nil {
 				return err

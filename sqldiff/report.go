@@ -33,12 +33,13 @@ func (r *Report) add(o Outcome) {
 	before, seen := r.worst[o.Case]
 	if o.Verdict == Different {
 		r.differences++
-		if known := o.known(); known != "" {
+		known := o.known()
+		if known != "" {
 			r.known[known]++
 		} else {
 			r.unknown++
 		}
-		r.printDifference(o, seen && before.Verdict == Different)
+		r.printDifference(o, known, seen && before.Verdict == Different)
 	}
 	if !seen || o.Verdict > before.Verdict {
 		r.worst[o.Case] = o
@@ -48,8 +49,11 @@ func (r *Report) add(o Outcome) {
 	}
 }
 
-func (r *Report) printDifference(o Outcome, again bool) {
+func (r *Report) printDifference(o Outcome, known string, again bool) {
 	where := fmt.Sprintf("%s:%d, %s, %s", o.Case.File, o.Case.Line, o.Target, o.Mode)
+	if known != "" && r.known[known] > 3 {
+		return // the summary counts them
+	}
 	if again {
 		fmt.Fprintf(r.out, "DIFFERENT too (%s): %s\n", where, o.Reason)
 		return

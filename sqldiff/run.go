@@ -34,8 +34,6 @@ type Options struct {
 	Random time.Duration
 	Seed   uint64
 	Out    io.Writer
-	// Deadline, if set, ends a run early.
-	Deadline time.Time
 }
 
 // Shape is a cluster and the layouts that are tried on it, each in a database.
@@ -120,10 +118,6 @@ func (r *run) control(ctx context.Context, server *shardtest.Postgres) error {
 
 // shape starts a cluster, runs everything on its layouts, and stops it.
 func (r *run) shape(ctx context.Context, s Shape) error {
-	if r.over() {
-		r.report.skipped = append(r.report.skipped, fmt.Sprintf("%d nodes: the time was over", s.Nodes))
-		return nil
-	}
 	scope := &scoped{TB: r.tb}
 	defer scope.end()
 	c := cluster.Start(scope, cluster.Options{Nodes: s.Nodes, Settings: settings})
@@ -148,8 +142,6 @@ func (r *run) shape(ctx context.Context, s Shape) error {
 	return nil
 }
 
-func (r *run) over() bool { return !r.Deadline.IsZero() && time.Now().After(r.Deadline) }
-
 // target runs all cases in all modes.
 func (r *run) target(ctx context.Context, t *Target) error {
 	began := time.Now()
@@ -164,7 +156,7 @@ func (r *run) target(ctx context.Context, t *Target) error {
 			if mode == Simple && c.Params != nil || mode != Simple && c.Simple {
 				continue
 			}
-			if r.over() || ctx.Err() != nil {
+			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			o, err := r.oracle.Check(ctx, t, c, mode)
