@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -49,6 +52,8 @@ type Error struct {
 	File             string // F
 	Line             string // L
 	Routine          string // R
+
+	pc uintptr // where this program made it; 0 for what another server said
 }
 
 // Errorf makes an error that ends a statement.
@@ -67,7 +72,29 @@ func Noticef(code, format string, args ...any) *Error {
 }
 
 func newError(severity, code, format string, args []any) *Error {
-	return &Error{Severity: severity, SeverityRaw: severity, Code: code, Message: fmt.Sprintf(format, args...)}
+	e := &Error{Severity: severity, SeverityRaw: severity, Code: code, Message: fmt.Sprintf(format, args...)}
+	var callers [1]uintptr
+	if runtime.Callers(3, callers[:]) == 1 {
+		e.pc = callers[0]
+	}
+	return e
+}
+
+// Own reports an error that this program made, as opposed to one that a node sent.
+func (e *Error) Own() bool { return e.pc != 0 }
+
+// locate fills in the place in the source, which PostgreSQL tells too: clients show it on request, and
+// some drivers expect it.
+func (e *Error) locate() {
+	if e.pc == 0 || e.File != "" {
+		return
+	}
+	frame, _ := runtime.CallersFrames([]uintptr{e.pc}).Next()
+	e.File, e.Line = filepath.Base(frame.File), strconv.Itoa(frame.Line)
+	if e.Routine == "" {
+		name, _, _ := strings.Cut(frame.Function, ".func") // of the function that a closure is in
+		e.Routine = name[strings.LastIndexByte(name, '.')+1:]
+	}
 }
 
 // WithDetail sets the detail and returns e.
@@ -145,8 +172,10 @@ func (e *Error) AppendTo(buf []byte) []byte { return e.appendAs(buf, 'E') }
 func (e *Error) AppendNoticeTo(buf []byte) []byte { return e.appendAs(buf, 'N') }
 
 func (e *Error) appendAs(buf []byte, typ byte) []byte {
+	out := *e
+	out.locate()
 	buf, start := beginMessage(buf, typ)
-	for _, f := range e.fields() {
+	for _, f := range out.fields() {
 		if *f.value == "" {
 			continue
 		}

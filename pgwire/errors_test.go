@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -57,8 +58,28 @@ func TestErrorHasAllFields(t *testing.T) {
 			t.Errorf("field %q is missing", code)
 		}
 	}
-	if n := reflect.TypeFor[Error]().NumField(); n != len(seen) {
+	n := 0
+	for f := range reflect.TypeFor[Error]().Fields() {
+		if f.IsExported() {
+			n++
+		}
+	}
+	if n != len(seen) {
 		t.Errorf("%d fields in the struct, %d in the message", n, len(seen))
+	}
+}
+
+func TestOwnErrorsTellTheirPlace(t *testing.T) {
+	own := Errorf("0A000", "not yet")
+	if !own.Own() || own.File != "" {
+		t.Errorf("%+v", own)
+	}
+	sent := ParseError(own.AppendTo(nil))
+	if sent.File != "errors_test.go" || sent.Line == "" || sent.Routine != "TestOwnErrorsTellTheirPlace" || sent.Own() {
+		t.Errorf("%+v", sent)
+	}
+	if node := (&Error{Severity: "ERROR", Code: "22012", Message: "division by zero"}); node.Own() || strings.Contains(string(node.AppendTo(nil)), "F") {
+		t.Errorf("a place was added to what a node said: %q", node.AppendTo(nil))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/sqltext"
 )
 
 // cancelTimeout is how long a cancelled statement may take to end before the connection is given up.
@@ -14,17 +15,33 @@ const cancelTimeout = 5 * time.Second
 
 var errMalformed = errors.New("the node broke the protocol")
 
-// SendQuery appends a simple Query; Stream.Flush sends it.
+// Wire writes a statement that is in UTF-8 for this connection, whose client encoding may be another
+// one. A text that cannot be written becomes one that no server accepts.
+func (c *Conn) Wire(sql string) string {
+	if c.Params["client_encoding"] == "UTF8" || sqltext.IsASCII(sql) {
+		return sql
+	}
+	if c.Params["client_encoding"] == "SQL_ASCII" || c.Params["server_encoding"] == "SQL_ASCII" {
+		return sql // bytes that nobody converts
+	}
+	out, ok := sqltext.ASCII(sql, c.Params["standard_conforming_strings"] != "off")
+	if !ok {
+		return "'"
+	}
+	return out
+}
+
+// SendQuery appends a simple Query in UTF-8; Stream.Flush sends it.
 func (c *Conn) SendQuery(sql string) {
 	out := c.Stream.Out()
-	*out = pgwire.AppendQuery(*out, sql)
+	*out = pgwire.AppendQuery(*out, c.Wire(sql))
 }
 
 // SendParams appends Parse, Bind, Execute and Sync with parameters in text (nil is NULL), using
 // the unnamed statement and portal.
 func (c *Conn) SendParams(sql string, params ...[]byte) {
 	out := c.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", sql, nil)
+	buf := pgwire.AppendParse(*out, "", c.Wire(sql), nil)
 	buf = pgwire.AppendBind(buf, "", "", nil, params, nil)
 	buf = pgwire.AppendExecute(buf, "", 0)
 	*out = pgwire.AppendSync(buf)

@@ -70,7 +70,7 @@ func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) err
 	case plan.CopyIn:
 		return s.copyIn(ctx, st)
 	case plan.Distribute:
-		return s.place(ctx, st.plan.Placing, nil)
+		return s.inUTF8(ctx, func() error { return s.place(ctx, st.plan.Placing, nil) })
 	case plan.Spread:
 		return s.spread(ctx, st, arguments{}, true)
 	}
@@ -100,7 +100,7 @@ func (s *session) routeOne(ctx context.Context, st *plannedStatement, raw []byte
 	if raw != nil {
 		p.conn.Stream.Append(raw)
 	} else {
-		p.conn.SendQuery(st.text)
+		s.sendText(p.conn, st.text)
 	}
 	if explains(st) {
 		return s.explained(ctx, st, p)
@@ -161,7 +161,8 @@ func (s *session) evaluate(ctx context.Context, exprs []string) (values [][]byte
 // computed gives operands their values when some were evaluated beforehand.
 type computed struct {
 	exec.Values
-	values [][]byte
+	session *session
+	values  [][]byte
 }
 
 func (c *computed) Value(o *plan.Operand) (exec.Value, error) {
@@ -169,7 +170,7 @@ func (c *computed) Value(o *plan.Operand) (exec.Value, error) {
 		return c.Values.Value(o)
 	}
 	v := c.values[o.Eval-1]
-	return exec.Value{Data: v, Null: v == nil}, nil
+	return c.session.clientKey(exec.Value{Data: v, Null: v == nil}, o)
 }
 
 // rewritten runs a statement whose values are computed once and then sent as parameters.
@@ -179,7 +180,7 @@ func (s *session) rewritten(ctx context.Context, st *plannedStatement) error {
 	if err != nil {
 		return err
 	}
-	node, fresh, err := s.route(ctx, st.plan, &computed{s, values})
+	node, fresh, err := s.route(ctx, st.plan, &computed{s, s, values})
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (s *session) sendParams(ctx context.Context, st *plannedStatement, node, te
 // appendStatement sends a text with parameters in the extended protocol.
 func appendStatement(p *participant, text string, types []uint32, values [][]byte) {
 	out := p.conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", text, types)
+	buf := pgwire.AppendParse(*out, "", p.conn.Wire(text), types)
 	buf = pgwire.AppendBind(buf, "", "", nil, values, nil)
 	buf = pgwire.AppendDescribe(buf, pgwire.Portal, "")
 	buf = pgwire.AppendExecute(buf, "", 0)
@@ -313,7 +314,7 @@ func (s *session) onHome(ctx context.Context, m *keyspace.Map, text string, type
 	if params != nil {
 		appendStatement(p, text, types, params)
 	} else {
-		p.conn.SendQuery(text)
+		s.sendText(p.conn, text)
 	}
 	return s.collect(ctx, p.conn)
 }
@@ -337,7 +338,7 @@ func (s *session) onOthers(ctx context.Context, m *keyspace.Map, st *plannedStat
 			if params != nil {
 				appendStatement(p, text, types, params)
 			} else {
-				p.conn.SendQuery(text)
+				s.sendText(p.conn, text)
 			}
 			if _, err := s.collect(ctx, p.conn); err != nil {
 				return onNode(n.Name, err)
@@ -400,7 +401,7 @@ func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
 	for _, name := range homeFirst(m) {
 		p, err := s.participant(ctx, name)
 		if err == nil {
-			p.conn.SendQuery(st.text)
+			s.sendText(p.conn, st.text)
 			var a []byte
 			if a, err = s.collect(ctx, p.conn); name == m.Home {
 				answer = a
@@ -543,7 +544,11 @@ func (s *session) Canonical(key keyspace.Type, as string, text []byte) ([]byte, 
 	return canonicalOn(conn, key, as, text)
 }
 
+// canonicalOn asks about a text that is in the server's encoding, and gives its answer in it.
 func canonicalOn(conn *pool.Conn, key keyspace.Type, as string, text []byte) ([]byte, error) {
+	if !sendsAsServer(conn, text) {
+		return canonicalBytes(conn, key, as, text)
+	}
 	rows, err := conn.QueryParams(context.Background(), "SELECT "+exec.CanonicalSQL(key, "$1::"+as), text)
 	if err != nil {
 		return nil, err

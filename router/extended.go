@@ -35,10 +35,12 @@ type extended struct {
 // prepared is a statement of the client.
 type prepared struct {
 	name  string
-	text  string
+	text  string // in UTF-8
 	oids  []uint32
 	entry *planned
 	rows  []byte // the description of its result that the client relies on
+	// raw is the text as the client wrote it, when that was in another encoding.
+	raw, rawEncoding string
 	// atHome is set for a statement of SQL's PREPARE that exists in the home node's session too.
 	atHome bool
 }
@@ -142,8 +144,15 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 	if name != "" && e.statements[name] != nil {
 		return pgwire.Errorf("42P05", "prepared statement %q already exists", name)
 	}
-	s.text = e.parse.Query
-	p := &prepared{name: name, text: string(e.parse.Query), oids: e.parse.OIDs(nil)}
+	text, err := s.readText(ctx, e.parse.Query)
+	if err != nil {
+		return err
+	}
+	s.text, s.raw = text, e.parse.Query
+	p := &prepared{name: name, text: string(text), oids: e.parse.OIDs(nil)}
+	if s.encodings.foreign {
+		p.raw, p.rawEncoding = string(e.parse.Query), s.encodings.client
+	}
 	entry, err := s.planPrepared(ctx, p)
 	if err != nil {
 		return s.nodeError(ctx, []byte(p.text), err)
@@ -239,7 +248,7 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 	}
 	st := &entry.statements[0]
 	if st.plan != nil && st.plan.Kind == plan.Distribute {
-		return s.place(ctx, st.plan.Placing, po.values)
+		return s.inUTF8(ctx, func() error { return s.place(ctx, st.plan.Placing, po.values) })
 	}
 	if st.plan != nil && st.plan.Kind == plan.CopyIn {
 		s.text = []byte(po.stmt.text)
@@ -252,7 +261,10 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 	if len(po.values) > 0 && st.plan != nil {
 		return s.everyWithParams(ctx, st, po)
 	}
-	s.text = []byte(po.stmt.text)
+	s.text, s.raw = []byte(po.stmt.text), nil
+	if po.stmt.rawEncoding == s.encodings.client {
+		s.raw = []byte(po.stmt.raw)
+	}
 	mark := len(*s.client.Out())
 	if err := s.run(ctx, st, nil); err != nil {
 		return err

@@ -162,20 +162,23 @@ func errResultChanged() *pgwire.Error {
 }
 
 // bound gives operands the values of the Bind message.
-type bound struct{ b *pgwire.Bind }
+type bound struct {
+	b *pgwire.Bind
+	s *session
+}
 
 func (v bound) Value(o *plan.Operand) (exec.Value, error) {
 	if o.Null {
 		return exec.Value{Null: true}, nil
 	}
 	if o.Param == 0 {
-		return exec.Value{Data: []byte(o.Text)}, nil
+		return v.s.textKey([]byte(o.Text))
 	}
 	if o.Param > v.b.NumParams() {
 		return exec.Value{}, pgwire.Errorf(pgwire.CodeProtocolViolation, "bind message supplies %d parameters, but the statement needs more", v.b.NumParams())
 	}
 	data, null := v.b.Param(o.Param - 1)
-	return exec.Value{Data: data, Null: null, Binary: v.b.ParamFormat(o.Param-1) == 1}, nil
+	return v.s.clientKey(exec.Value{Data: data, Null: null, Binary: v.b.ParamFormat(o.Param-1) == 1}, o)
 }
 
 // bindRoute sends Bind, and Parse where the node's connection does not have the statement.
@@ -223,7 +226,7 @@ var cursorPlan = &plan.Plan{Writes: true}
 // bindTarget finds the node of a bound statement.
 func (s *session) bindTarget(ctx context.Context, st *prepared, pl *plan.Plan) (node string, fresh bool, err error) {
 	if pl != cursorPlan {
-		return s.route(ctx, pl, bound{&s.extended.bind})
+		return s.route(ctx, pl, bound{&s.extended.bind, s})
 	}
 	if s.txn.failed {
 		return "", false, errAborted()
@@ -265,7 +268,7 @@ func (s *session) parseOn(p *participant, st *prepared) string {
 			s.relay.ownCloses++
 		}
 	}
-	*out = pgwire.AppendParse(*out, server, st.text, st.oids)
+	*out = pgwire.AppendParse(*out, server, st.onWire(p.conn), st.oids)
 	s.relay.swallow = append(s.relay.swallow, e.owed != st)
 	s.relay.Watch['1'] = true
 	e.owed = nil

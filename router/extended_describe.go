@@ -74,7 +74,7 @@ func (s *session) describeAtHome(ctx context.Context, p *prepared, stmts []*anal
 	}
 	defer done()
 	out := conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", p.text, p.oids)
+	buf := pgwire.AppendParse(*out, "", p.onWire(conn), p.oids)
 	buf = pgwire.AppendDescribe(buf, pgwire.Statement, "")
 	*out = pgwire.AppendSync(buf)
 	if err := conn.Stream.Flush(); err != nil {

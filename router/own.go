@@ -224,7 +224,7 @@ func (s *session) everywhere(ctx context.Context, st *plannedStatement) error {
 		return err
 	}
 	defer done()
-	conn.SendQuery(st.text)
+	s.sendText(conn, st.text)
 	answer, err := s.collect(ctx, conn)
 	if err != nil {
 		return err
@@ -242,8 +242,10 @@ func (s *session) everywhere(ctx context.Context, st *plannedStatement) error {
 	}
 	if s.txn.mode == modeExplicit {
 		s.txn.replay = append(s.txn.replay, st.text)
+		s.txn.setLocal = true
 	}
 	s.client.Append(answer)
+	s.reportParameters(conn.Params)
 	return nil
 }
 
@@ -256,7 +258,7 @@ func (s *session) cursor(ctx context.Context, st *plannedStatement) error {
 	if err != nil {
 		return err
 	}
-	p.conn.SendQuery(st.text)
+	s.sendText(p.conn, st.text)
 	s.relay.keepReady = true
 	failed, err := s.exchange(ctx, p)
 	s.relay.keepReady = false

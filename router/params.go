@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 
-	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 )
@@ -60,7 +59,7 @@ func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) 
 	if err != nil {
 		return err
 	}
-	node, fresh, err := s.route(ctx, pl, &computed{exec.Values(bound{&e.bind}), values})
+	node, fresh, err := s.route(ctx, pl, &computed{bound{&e.bind, s}, s, values})
 	if err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) 
 		results = append(results, e.bind.ResultFormat(i))
 	}
 	out := p.conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", pl.Rewrite.Text, append(append([]uint32{}, st.entry.params...), types...))
+	buf := pgwire.AppendParse(*out, "", p.conn.Wire(pl.Rewrite.Text), append(append([]uint32{}, st.entry.params...), types...))
 	*out = pgwire.AppendBind(buf, name, "", formats, params, results)
 	s.relay.swallow = append(s.relay.swallow, e.owed != st)
 	s.relay.Watch['1'] = true

@@ -42,7 +42,7 @@ type planSpace struct {
 	exact      map[string]*planned
 }
 
-type spaceKey struct{ database, user, path string }
+type spaceKey struct{ database, user, path, encoding string }
 
 // planSpaces holds all plan spaces of a router.
 type planSpaces struct {
@@ -177,8 +177,12 @@ func (s *session) knowSearchPath(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	path, err := s.readText(ctx, rows[0][0])
+	if err != nil {
+		return err
+	}
 	s.searchPathUnknown = false
-	s.setSearchPath(string(rows[0][0]))
+	s.setSearchPath(string(path))
 	return nil
 }
 

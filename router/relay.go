@@ -130,6 +130,7 @@ func (s *session) parameter(msg []byte) pgwire.Action {
 		return pgwire.Drop
 	}
 	s.reported[string(name)] = string(value)
+	s.encodingChanged()
 	return pgwire.Forward
 }
 

@@ -101,6 +101,7 @@ type Router struct {
 	catalogs      catalogs
 	plans         planSpaces
 	settings      settingSets
+	recoded       recodings
 	counters      counters
 	measures      measures
 	sequenceUsers sequenceUsers
@@ -279,7 +280,15 @@ const serviceDatabase = "postgres"
 // service gets a connection of the router's own role.
 func (r *Router) service(ctx context.Context, node, database string) (*pool.Conn, error) {
 	key := pool.Key{Node: node, Role: r.cfg.ServiceUser, Database: database}
-	return r.pool.Acquire(ctx, key, pool.Credentials{Password: r.cfg.ServicePassword})
+	conn, err := r.pool.Acquire(ctx, key, pool.Credentials{Password: r.cfg.ServicePassword})
+	if err != nil || conn.Params["client_encoding"] == utf8Encoding {
+		return conn, err
+	}
+	if err := conn.Exec(ctx, "SET client_encoding = 'UTF8'"); err != nil {
+		r.pool.Release(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Stats is what telemetry shows.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"runtime/debug"
@@ -40,9 +41,11 @@ type session struct {
 	searchPath string
 	space      *planSpace
 
-	// text and norm are the statement being worked on.
-	text []byte
-	norm sqltext.Normalized
+	// text and norm are the statement being worked on, in UTF-8; raw is what the client sent.
+	text      []byte
+	raw       []byte
+	norm      sqltext.Normalized
+	encodings encodings
 
 	txn      transaction
 	spare    *participant // kept to be used again
@@ -193,15 +196,20 @@ func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
 	if err := s.sync(ctx, conn); err != nil {
 		return err
 	}
+	maps.Copy(s.reported, conn.Params)
+	s.encodingChanged()
 	rows, err := conn.Query(ctx, "SELECT pg_catalog.current_setting('search_path')")
 	if err != nil {
 		return err
 	}
-	s.setSearchPath(string(rows[0][0]))
+	path, err := s.readText(ctx, rows[0][0])
+	if err != nil {
+		return err
+	}
+	s.setSearchPath(string(path))
 	out := s.client.Out()
 	*out = pgwire.AppendAuthOK(*out)
-	for name, value := range conn.Params {
-		s.reported[name] = value
+	for name, value := range s.reported {
 		*out = pgwire.AppendParameterStatus(*out, name, value)
 	}
 	*out = pgwire.AppendBackendKeyData(*out, s.pid, s.secret)
@@ -215,7 +223,7 @@ func (s *session) poolKey(node string) pool.Key {
 
 func (s *session) setSearchPath(path string) {
 	s.searchPath = path
-	s.space = s.router.plans.get(spaceKey{s.database, s.currentRole(), path})
+	s.space = s.router.plans.get(spaceKey{s.database, s.currentRole(), path, s.encodings.client})
 }
 
 // currentRole is whose rights statements run with.
@@ -322,6 +330,9 @@ func (s *session) send(e *pgwire.Error) {
 	if e.Severity == pgwire.SeverityError || e.Severity == pgwire.SeverityFatal {
 		s.fault(e.Code)
 	}
+	if e.Own() {
+		e = s.errorForClient(e)
+	}
 	out := s.client.Out()
 	*out = e.AppendTo(*out)
 }
@@ -351,7 +362,11 @@ func (s *session) catalog(ctx context.Context, v *view) (*catalog.Catalog, error
 		if err := s.flushPreamble(p); err != nil {
 			return nil, err
 		}
-		if s.ownCatalog, err = s.router.catalogs.private(ctx, p.conn, s.database, v.m.Schemas[s.database]); err != nil {
+		err = s.inUTF8(ctx, func() (err error) {
+			s.ownCatalog, err = s.router.catalogs.private(ctx, p.conn, s.database, v.m.Schemas[s.database])
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

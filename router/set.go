@@ -10,6 +10,8 @@ import (
 
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
+	"github.com/pgshoal/pgshoal/sqltext"
 )
 
 // set executes SET and RESET. The home node checks them and knows the resulting value; the session
@@ -45,7 +47,7 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 		return err
 	}
 	defer done()
-	conn.SendQuery(st.text)
+	s.sendText(conn, st.text)
 	answer, err := s.collect(ctx, conn)
 	if err != nil {
 		return err
@@ -56,7 +58,10 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 		if err != nil {
 			return err
 		}
-		text := string(value[0][0])
+		text, err := s.settingValue(ctx, conn, value[0][0])
+		if err != nil {
+			return err
+		}
 		set := &text
 		if resets(v) {
 			set = nil
@@ -78,6 +83,16 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 	s.client.Append(answer)
 	s.reportParameters(conn.Params)
 	return nil
+}
+
+// settingValue is a value that a connection told, in UTF-8: it is written to connections of any encoding.
+func (s *session) settingValue(ctx context.Context, c *pool.Conn, value []byte) (string, error) {
+	from := c.Params["client_encoding"]
+	if from == utf8Encoding || from == asciiEncoding || s.encodings.server == asciiEncoding || sqltext.IsASCII(value) {
+		return string(value), nil
+	}
+	text, err := s.recode(ctx, value, from, utf8Encoding)
+	return string(text), err
 }
 
 func resets(v *pg.VariableSetStmt) bool {
@@ -104,6 +119,7 @@ func (s *session) reportParameters(params map[string]string) {
 		if known, ok := s.reported[name]; ok && known != value {
 			s.reported[name] = value
 			*out = pgwire.AppendParameterStatus(*out, name, value)
+			s.encodingChanged()
 		}
 	}
 }
@@ -175,7 +191,11 @@ func (s *session) settingChanged(ctx context.Context, p *participant, name strin
 		s.keep("set_config")
 		return
 	}
-	value := string(rows[0][0])
+	value, err := s.settingValue(ctx, p.conn, rows[0][0])
+	if err != nil {
+		s.keep("set_config")
+		return
+	}
 	if local {
 		if s.txn.mode == modeExplicit {
 			s.txn.replay = append(s.txn.replay, "SELECT pg_catalog.set_config("+plan.QuoteLiteral(name)+", "+plan.QuoteLiteral(value)+", true)")

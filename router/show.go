@@ -23,6 +23,9 @@ func (s *session) show(ctx context.Context, st *plannedStatement) error {
 	out := s.client.Out()
 	*out = pgwire.AppendRowDescription(*out, textColumns(columns))
 	for _, r := range rows {
+		for i := range r {
+			r[i] = []byte(s.forClient(string(r[i])))
+		}
 		*out = pgwire.AppendDataRow(*out, r)
 	}
 	s.complete("SHOW")

@@ -15,18 +15,17 @@ import (
 
 // simple answers a Query message.
 func (s *session) simple(ctx context.Context, msg []byte) error {
-	text, err := pgwire.QueryText(msg)
+	raw, err := pgwire.QueryText(msg)
 	if err != nil {
 		return err
 	}
-	s.text = text
 	s.stopped, s.replica = false, false
-	ctx = s.begin(ctx, text, false)
+	ctx = s.begin(ctx, raw, false)
 	defer s.finish()
 	s.txn.dropPortal(s)
-	entry, err := s.planText(ctx, text)
+	entry, err := s.planRaw(ctx, raw)
 	if err != nil {
-		s.report(s.nodeError(ctx, text, err))
+		s.report(s.nodeError(ctx, s.text, err))
 		s.statementOver(ctx)
 		return s.ready()
 	}
@@ -39,6 +38,16 @@ func (s *session) simple(ctx context.Context, msg []byte) error {
 		return s.simpleOne(ctx, entry, msg)
 	}
 	return s.simpleMany(ctx, entry, msg)
+}
+
+// planRaw plans what the client sent in its encoding.
+func (s *session) planRaw(ctx context.Context, raw []byte) (*planned, error) {
+	text, err := s.readText(ctx, raw)
+	s.raw, s.text = raw, text
+	if err != nil {
+		return nil, err
+	}
+	return s.planText(ctx, text)
 }
 
 // simpleOne is the hot path: one statement, most often for one node, its bytes passed on as they
@@ -211,7 +220,7 @@ func (s *session) Value(o *plan.Operand) (exec.Value, error) {
 		return exec.Value{Null: true}, nil
 	}
 	if o.Literal < 0 {
-		return exec.Value{Data: []byte(o.Text)}, nil
+		return s.textKey([]byte(o.Text))
 	}
 	lit := s.norm.Literals[o.Literal]
 	data, ok := lit.Value(s.text, s.norm.Text[len(s.norm.Text):])
@@ -221,7 +230,7 @@ func (s *session) Value(o *plan.Operand) (exec.Value, error) {
 	if o.Negate {
 		data = append([]byte{'-'}, data...)
 	}
-	return exec.Value{Data: data}, nil
+	return s.textKey(data)
 }
 
 // simpleMany runs several statements of one Query message: one transaction, unless they begin and
@@ -369,7 +378,7 @@ func (s *session) askHome(ctx context.Context, text []byte) error {
 	}
 	defer done()
 	out := conn.Stream.Out()
-	*out = pgwire.AppendParse(*out, "", text, nil)
+	*out = pgwire.AppendParse(*out, "", s.onWire(conn, string(text)), nil)
 	*out = pgwire.AppendSync(*out)
 	_, err = s.collect(ctx, conn)
 	var e *pgwire.Error

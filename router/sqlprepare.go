@@ -12,6 +12,7 @@ import (
 	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/sqltext"
 )
 
 // prepareStatement handles SQL's PREPARE. The statement becomes one of the session's prepared
@@ -177,7 +178,7 @@ func (s *session) arguments(ctx context.Context, args []*pg.Node) ([][]byte, err
 			if c.Isnull {
 				continue
 			}
-			if str := c.GetSval(); str != nil {
+			if str := c.GetSval(); str != nil && (!s.encodings.foreign || sqltext.IsASCII(str.Sval)) {
 				values[i] = []byte(str.Sval)
 				continue
 			}
@@ -207,28 +208,32 @@ func (s *session) arguments(ctx context.Context, args []*pg.Node) ([][]byte, err
 	return values, err
 }
 
-// textValues are parameters in text.
-type textValues [][]byte
+// textValues are parameters in text, in the client's encoding.
+type textValues struct {
+	session *session
+	values  [][]byte
+}
 
 func (v textValues) Value(o *plan.Operand) (exec.Value, error) {
 	if o.Null {
 		return exec.Value{Null: true}, nil
 	}
 	if o.Param == 0 {
-		return exec.Value{Data: []byte(o.Text)}, nil
+		return v.session.textKey([]byte(o.Text))
 	}
-	return exec.Value{Data: v[o.Param-1], Null: v[o.Param-1] == nil}, nil
+	data := v.values[o.Param-1]
+	return v.session.clientKey(exec.Value{Data: data, Null: data == nil}, o)
 }
 
 func (s *session) executeRoute(ctx context.Context, p *prepared, st *plannedStatement, values [][]byte) error {
 	text, types := p.text, p.entry.params
-	var source exec.Values = textValues(values)
+	var source exec.Values = textValues{s, values}
 	if rw := st.plan.Rewrite; rw != nil {
 		evaluated, evaluatedTypes, err := s.evaluate(ctx, rw.Eval)
 		if err != nil {
 			return err
 		}
-		source = &computed{source, evaluated}
+		source = &computed{source, s, evaluated}
 		text = rw.Text
 		values = append(append([][]byte{}, values...), evaluated...)
 		types = append(append([]uint32{}, types...), evaluatedTypes...)

@@ -35,6 +35,7 @@ type transaction struct {
 	// saved are the settings to return to on rollback.
 	saved      *settingSet
 	setAny     bool
+	setLocal   bool // SET LOCAL was used: the node tells the old values at the end
 	savepoints []savepoint
 	// committed is what the one node that wrote answered to COMMIT: notices and notifications too.
 	committed []byte
@@ -89,7 +90,7 @@ func (t *transaction) part(node string) *participant {
 func (s *session) open(mode txMode, begin string) {
 	t := &s.txn
 	t.mode, t.begin, t.failed = mode, begin, false
-	t.saved, t.setAny, t.committed = s.settings, false, nil
+	t.saved, t.setAny, t.setLocal, t.committed = s.settings, false, false, nil
 	t.temporaryBefore = nil
 }
 
@@ -379,6 +380,9 @@ func (s *session) closeTransaction(ctx context.Context) {
 		s.schemaChanged, s.ownCatalog = false, nil
 	}
 	s.dropFence(ctx)
+	if p := t.part(s.router.view.Load().m.Home); (t.setAny || t.setLocal) && p != nil && !p.conn.Broken {
+		s.reportParameters(p.conn.Params) // what the end of the transaction has changed back
+	}
 	t.mode, t.failed = modeIdle, false
 	t.replay, t.savepoints = t.replay[:0], t.savepoints[:0]
 	for _, p := range t.parts {

@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgshoal/pgshoal/shardtest"
+	"github.com/pgshoal/pgshoal/shardtest/cluster"
+)
+
+// encodings are client encodings with words that they can write. In the last four a character's second
+// byte can be a backslash or another character of SQL.
+var encodings = []struct{ name, words string }{
+	{"LATIN1", "Été Über ñandú"},
+	{"WIN1252", "€uro “quoted” Žiž"},
+	{"KOI8R", "Привет мир Ёж"},
+	{"EUC_JP", "日本語 表示 ソース"},
+	{"SJIS", "表示 ソース 能力"},
+	{"BIG5", "功能 許可 蓋子"},
+	{"GBK", "誠實 乗法 縗布"},
+	{"GB18030", "中文 漢字 乗法"},
+}
+
+// encoded is a script in another encoding, as PostgreSQL converts it.
+func encoded(t *testing.T, conn *pgx.Conn, text, encoding string) []byte {
+	t.Helper()
+	var out []byte
+	if err := conn.QueryRow(t.Context(), "SELECT convert_to($1, $2)", text, encoding).Scan(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestClientEncodings runs a script in other encodings against a plain PostgreSQL and through a router.
+func TestClientEncodings(t *testing.T) {
+	template, err := os.ReadFile("testdata/encoding.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := shardtest.StartPostgres(t)
+	direct := connect(t, plain.DSN("", ""))
+	routed := connect(t, narrow().DSN(0))
+	for _, e := range encodings {
+		t.Run(e.name, func(t *testing.T) {
+			words := strings.Fields(e.words)
+			text := strings.NewReplacer("ENCODING", e.name, "WORD1", words[0], "WORD2", words[1], "WORD3", words[len(words)-1]).Replace(string(template))
+			script := filepath.Join(t.TempDir(), "script.sql")
+			if err := os.WriteFile(script, encoded(t, direct, text, e.name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			database := "enc_" + strings.ToLower(e.name)
+			run(t, direct, "CREATE DATABASE "+database)
+			run(t, routed, "CREATE DATABASE "+database)
+			wantOut, wantErr := psqlScript(t, plain.DSN("", ""), database, script)
+			gotOut, gotErr := psqlScript(t, narrow().DSN(0), database, script)
+			if gotOut != wantOut || strings.Count(wantOut, "\n") < 20 {
+				t.Errorf("the output differs (- PostgreSQL, + pgshoal):\n%s", difference(wantOut, gotOut))
+			}
+			if gotErr != wantErr {
+				t.Errorf("the messages differ (- PostgreSQL, + pgshoal):\n%s", difference(wantErr, gotErr))
+			}
+		})
+	}
+	checkNoDrift(t, narrow())
+}
+
+// foreignClient is a connection in another encoding, without a driver that knows only UTF-8.
+func foreignClient(t *testing.T, dsn, encoding string) *pgconn.PgConn {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.RuntimeParams["client_encoding"] = encoding
+	conn, err := pgconn.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// TestKeysInOtherEncodings checks that a key leads to the same node in whatever encoding it is written.
+func TestKeysInOtherEncodings(t *testing.T) {
+	conn := client(t)
+	for _, e := range encodings {
+		t.Run(e.name, func(t *testing.T) {
+			table := "enc_" + strings.ToLower(e.name)
+			run(t, conn, "CREATE TABLE "+table+" (k text PRIMARY KEY, n int, v text)", "SELECT create_distributed_table('"+table+"', 'k')")
+			foreign := foreignClient(t, shared().DSN(0), e.name)
+			for i, word := range strings.Fields(e.words) {
+				raw := encoded(t, conn, word, e.name)
+				writeForeign(t, foreign, table, raw, i)
+				expect(t, conn, "6", "SELECT n FROM "+table+" WHERE k = $1", word+"0")
+				expect(t, conn, "1", "SELECT count(*) FROM "+table+" WHERE k IN ('"+word+"0')")
+				for _, suffix := range []string{"1", "2", "3"} {
+					expect(t, conn, word+suffix, "SELECT v FROM "+table+" WHERE k = $1", word+suffix)
+				}
+				run(t, conn, "INSERT INTO "+table+" VALUES ('"+word+"u', 1, '"+word+"')")
+				for _, way := range []struct {
+					where, before, after string
+					format               int16
+				}{{"= $1", "", "u", 0}, {"= $1", "", "u", 1}, {"= ANY($1)", `{"`, `u"}`, 0}} {
+					value := []byte(way.before + string(raw) + way.after)
+					rows := foreign.ExecParams(t.Context(), "SELECT v FROM "+table+" WHERE k "+way.where, [][]byte{value}, nil, []int16{way.format}, []int16{way.format}).Read()
+					if rows.Err != nil || len(rows.Rows) != 1 || !bytes.Equal(rows.Rows[0][0], raw) {
+						t.Errorf("%s: %q, %v, not %q", word, rows.Rows, rows.Err, raw)
+					}
+				}
+			}
+			checkPlaced(t, shared(), table, "k", 5*len(strings.Fields(e.words)))
+		})
+	}
+}
+
+// writeForeign writes rows in all ways that reach a node: passed on, rewritten, prepared, in parts.
+func writeForeign(t *testing.T, c *pgconn.PgConn, table string, word []byte, i int) {
+	t.Helper()
+	for _, sql := range []string{
+		"INSERT INTO " + table + " VALUES ('@0', 5, NULL)",
+		"UPDATE " + table + " SET n = n + 1 WHERE k = '@0' AND v IS NULL",
+		"INSERT INTO " + table + " VALUES ('@' || '1', 0, '@1')", // the key is computed first
+		"BEGIN; INSERT INTO " + table + " VALUES ('@2', 0, '@2'); COMMIT",
+		"PREPARE p AS INSERT INTO " + table + " VALUES ($1, 0, $2); EXECUTE p('@3', '@3'); DEALLOCATE p",
+	} {
+		text := bytes.ReplaceAll([]byte(sql), []byte("@"), word)
+		if _, err := c.Exec(t.Context(), string(text)).ReadAll(); err != nil {
+			t.Fatalf("%s (%d): %s", sql, i, describe(err))
+		}
+	}
+}
+
+// TestServerEncoding has a database in LATIN1: keys are hashed as its servers store them, and rows that the
+// nodes place themselves are found again.
+func TestServerEncoding(t *testing.T) {
+	run(t, client(t), "CREATE DATABASE enc_server ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	dsn := shared().RoleDSN(0, cluster.Superuser, cluster.Password, "enc_server")
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.RuntimeParams["client_encoding"] = "UTF8"
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangUp(conn)
+	latin := foreignClient(t, dsn, "LATIN1")
+	run(t, conn, "CREATE TABLE größe (k text PRIMARY KEY, v text)", "SELECT create_distributed_table('größe', 'k')")
+	keys := []string{"é", "Übér", "ñ", "ß", "plain", "çà"}
+	for _, k := range keys {
+		run(t, conn, "INSERT INTO größe VALUES ('"+k+"1', '"+k+"')")
+		if _, err := conn.Exec(t.Context(), "INSERT INTO größe VALUES ($1, $2)", k+"2", k); err != nil {
+			t.Fatal(describe(err))
+		}
+		raw := encoded(t, client(t), "INSERT INTO größe VALUES ('"+k+"3', '"+k+"')", "LATIN1")
+		if _, err := latin.Exec(t.Context(), string(raw)).ReadAll(); err != nil {
+			t.Fatal(describe(err))
+		}
+	}
+	look := func() {
+		t.Helper()
+		for _, k := range keys {
+			for _, n := range []string{"1", "2", "3"} {
+				expect(t, conn, k, "SELECT v FROM größe WHERE k = $1", k+n)
+				expect(t, conn, k, "SELECT v FROM größe WHERE k = '"+k+n+"'")
+				raw := encoded(t, client(t), k+n, "LATIN1")
+				sql := encoded(t, client(t), "SELECT k FROM größe WHERE k = $1", "LATIN1")
+				r := latin.ExecParams(t.Context(), string(sql), [][]byte{raw}, nil, nil, nil).Read()
+				if r.Err != nil || len(r.Rows) != 1 || !bytes.Equal(r.Rows[0][0], raw) {
+					t.Errorf("%s: %q, %v", k+n, r.Rows, r.Err)
+				}
+			}
+		}
+	}
+	look()
+	run(t, conn, "SELECT undistribute_table('größe')", "SELECT create_distributed_table('größe', 'k')")
+	look()
+	hangUp(conn)
+	_ = latin.Close(t.Context())
+	run(t, client(t), "DROP DATABASE enc_server")
+}
