@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/shardtest"
 	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
@@ -137,10 +138,29 @@ func writeForeign(t *testing.T, c *pgconn.PgConn, table string, word []byte, i i
 	}
 }
 
+// installShoal does what the controller does for a database that was made from template0.
+func installShoal(t *testing.T, database string) {
+	t.Helper()
+	ids := map[string]catalog.Identity{}
+	onNodes(t, shared(), "postgres", func(node string, conn *pgx.Conn) {
+		id, ok, err := catalog.ReadIdentity(t.Context(), conn)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		ids[node] = id
+	})
+	onNodes(t, shared(), database, func(node string, conn *pgx.Conn) {
+		if err := catalog.Bootstrap(t.Context(), conn, ids[node], catalog.RouterRole{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestServerEncoding has a database in LATIN1: keys are hashed as its servers store them, and rows that the
 // nodes place themselves are found again.
 func TestServerEncoding(t *testing.T) {
 	run(t, client(t), "CREATE DATABASE enc_server ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	installShoal(t, "enc_server")
 	dsn := shared().RoleDSN(0, cluster.Superuser, cluster.Password, "enc_server")
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
