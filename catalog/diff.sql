@@ -174,6 +174,7 @@ UNION ALL
 SELECT 'comment', i.type || ' ' || i.identity, d.description
 FROM pg_description d CROSS JOIN LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
 WHERE (d.objoid >= 16384 OR d.classoid = 'pg_namespace'::regclass AND d.objoid = 2200) AND i.identity NOT LIKE 'pg\_shoal%' AND coalesce(i.schema, '') NOT LIKE 'pg\_%'
+  AND d.classoid <> 'pg_largeobject'::regclass -- data of the home node
   AND NOT EXISTS (SELECT FROM member m WHERE m.classid = d.classoid AND m.objid = d.objoid)
 UNION ALL
 SELECT 'placement', rel.full_name, concat_ws(' ', upper(s.kind), 'DISTRIBUTION ' || s.distribution,

@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
@@ -110,14 +113,18 @@ func TestDumpAndRestore(t *testing.T) {
 			t.Errorf("the dump has %s in it", hidden)
 		}
 	}
-	for _, format := range []string{"plain", "custom"} {
+	for _, format := range []string{"plain", "custom", "tar", "directory"} {
 		file := filepath.Join(t.TempDir(), "dump")
 		mustTool(t, dsn, "dump_src", "pg_dump", "--no-sync", "-F", format, "-f", file)
 		run(t, conn, "DROP DATABASE dump_dst", "CREATE DATABASE dump_dst")
 		if format == "plain" {
 			mustTool(t, dsn, "dump_dst", "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file)
 		} else {
-			mustTool(t, dsn, "dump_dst", "pg_restore", "-d", "dump_dst", "--exit-on-error", file)
+			jobs := "1"
+			if format != "tar" {
+				jobs = "3"
+			}
+			mustTool(t, dsn, "dump_dst", "pg_restore", "-d", "dump_dst", "--exit-on-error", "-j", jobs, file)
 		}
 		if restored := mask(mustTool(t, dsn, "dump_dst", "pg_dump", "--no-sync")); restored != through {
 			t.Errorf("the restored database (%s) is another one:\n%s", format, difference(through, restored))
@@ -125,6 +132,42 @@ func TestDumpAndRestore(t *testing.T) {
 	}
 	checkNoDrift(t, shared())
 	run(t, conn, "DROP DATABASE dump_dst", "DROP DATABASE dump_src")
+}
+
+// TestRestoreIntoDistributedTables restores the schema, distributes tables, then restores the data.
+func TestRestoreIntoDistributedTables(t *testing.T) {
+	conn := client(t)
+	run(t, conn, "CREATE DATABASE spread_src", "CREATE DATABASE spread_dst")
+	dsn := shared().DSN(0)
+	mustTool(t, dsn, "spread_src", "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", `CREATE TABLE country (code text PRIMARY KEY, name text)`,
+		"-c", "CREATE TABLE item (owner bigint, id int, country text REFERENCES country, PRIMARY KEY (owner, id))",
+		"-c", "INSERT INTO country VALUES ('de', 'Germany'), ('jp', 'Japan')",
+		"-c", "INSERT INTO item SELECT i % 100, i, 'jp' FROM generate_series(1, 3000) i",
+		"-c", "SELECT lo_from_bytea(990011, 'abc')", "-c", "COMMENT ON LARGE OBJECT 990011 IS 'three letters'")
+	file := filepath.Join(t.TempDir(), "dump")
+	mustTool(t, dsn, "spread_src", "pg_dump", "--no-sync", "-F", "custom", "-f", file)
+	mustTool(t, dsn, "spread_dst", "pg_restore", "-d", "spread_dst", "--exit-on-error", "--section=pre-data", file)
+	mustTool(t, dsn, "spread_dst", "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1",
+		"-c", "SELECT create_reference_table('country')", "-c", "SELECT create_distributed_table('item', 'owner')")
+	mustTool(t, dsn, "spread_dst", "pg_restore", "-d", "spread_dst", "--exit-on-error", "--section=data", "--section=post-data", file)
+	total := 0
+	onNodes(t, shared(), "spread_dst", func(node string, conn *pgx.Conn) {
+		expect(t, conn, "2", "SELECT count(*) FROM country")
+		n, _ := strconv.Atoi(ask(t, conn, "SELECT count(*) FROM item"))
+		if n == 0 || n == 3000 {
+			t.Errorf("%s has %d rows", node, n)
+		}
+		total += n
+		if node == "node1" {
+			expect(t, conn, `[97 98 99]|three letters`, "SELECT lo_get(990011), obj_description(990011, 'pg_largeobject')")
+		} else {
+			expect(t, conn, "0", "SELECT count(*) FROM pg_largeobject_metadata")
+		}
+	})
+	if total != 3000 {
+		t.Errorf("%d rows", total)
+	}
+	run(t, conn, "DROP DATABASE spread_dst", "DROP DATABASE spread_src")
 }
 
 // TestPsqlSeesDistributedTables has psql's commands on tables that are not local.

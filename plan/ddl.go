@@ -16,6 +16,10 @@ func (p *planner) ddl(n *pg.Node) {
 	tables, temporary := p.named(n)
 	tables = append(tables, p.listed(n, &temporary)...)
 	p.plan.Writes = true
+	if largeObject(n) {
+		p.plan.Kind = Route
+		return
+	}
 	if p.partitionedAtOnce(n, tables) {
 		p.plan.Kind, p.plan.Schema = NodeByNode, true
 		return
@@ -44,6 +48,23 @@ func (p *planner) ddl(n *pg.Node) {
 	p.viewsOfDDL(n)
 	p.alterSpread(n, tables)
 	p.otherText(n)
+}
+
+// largeObject reports statements about large objects. These are data, not schema, and live on the home
+// node alone.
+func largeObject(n *pg.Node) bool {
+	kind := pg.ObjectType_OBJECT_TYPE_UNDEFINED
+	switch s := n.Node.(type) {
+	case *pg.Node_CommentStmt:
+		kind = s.CommentStmt.Objtype
+	case *pg.Node_AlterOwnerStmt:
+		kind = s.AlterOwnerStmt.ObjectType
+	case *pg.Node_GrantStmt:
+		kind = s.GrantStmt.Objtype
+	case *pg.Node_SecLabelStmt:
+		kind = s.SecLabelStmt.Objtype
+	}
+	return kind == pg.ObjectType_OBJECT_LARGEOBJECT
 }
 
 // created is the relation that a statement makes, nil for other statements.

@@ -34,3 +34,7 @@ INSERT INTO shop.orders (customer, state, total, blob)
 INSERT INTO shop.log SELECT '2023-06-01'::date + i, E'line ' || i || E'\nwith a break' FROM generate_series(1, 400) i;
 REFRESH MATERIALIZED VIEW shop.counts;
 SELECT nextval('shop.ticket') \gset
+SELECT lo_from_bytea(990001, decode(repeat('00ff10', 3000), 'hex')), lo_create(990002) \gset
+COMMENT ON LARGE OBJECT 990001 IS 'a picture';
+ALTER LARGE OBJECT 990002 OWNER TO CURRENT_USER;
+GRANT SELECT ON LARGE OBJECT 990001 TO PUBLIC;
