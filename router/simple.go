@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
@@ -207,6 +206,9 @@ func (s *session) route(ctx context.Context, p *plan.Plan, values exec.Values) (
 		return s.txn.parts[0].node, false, nil
 	}
 	node, err = exec.Target(v.m, p, values, s)
+	if err != nil {
+		node, err = s.withoutKey(ctx, v, p, values, err)
+	}
 	return node, false, err
 }
 
@@ -331,15 +333,6 @@ func survivable(e *pgwire.Error) *pgwire.Error {
 	out := *e
 	out.Severity, out.SeverityRaw = pgwire.SeverityError, pgwire.SeverityError
 	return &out
-}
-
-// nullKeyError says it as PostgreSQL does for a column that is declared NOT NULL.
-func nullKeyError(n *exec.NullKey) *pgwire.Error {
-	table, column, _ := strings.Cut(n.Column, ".")
-	e := pgwire.Errorf("23502", "null value in column %q of relation %q violates not-null constraint", column, table).
-		WithDetail("The column is the key of a distributed table.")
-	e.Table, e.Column = table, column
-	return e
 }
 
 // homelessError says it as PostgreSQL does for a row that a check forbids.

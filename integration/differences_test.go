@@ -1,0 +1,58 @@
+package integration
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgshoal/pgshoal/shardtest"
+)
+
+// sameError checks that two errors are one for a client, whatever it looks at.
+func sameError(t *testing.T, what string, want, got error) {
+	t.Helper()
+	var a, b *pgconn.PgError
+	if !errors.As(want, &a) || !errors.As(got, &b) {
+		t.Errorf("%s: PostgreSQL says %v, pgshoal %v", what, want, got)
+		return
+	}
+	if *a != *b {
+		t.Errorf("%s:\nPostgreSQL says %+v\npgshoal %+v", what, *a, *b)
+	}
+}
+
+// TestNullKeyIsTheNodesError gives rows without a key to a distributed table.
+func TestNullKeyIsTheNodesError(t *testing.T) {
+	plain := connect(t, shardtest.StartPostgres(t).DSN("", ""))
+	conn := client(t)
+	for _, c := range []*pgx.Conn{plain, conn} {
+		run(t, c, "CREATE TABLE null_key (k bigint PRIMARY KEY, v text)", "CREATE TABLE null_may (k bigint, v text)")
+	}
+	run(t, conn, "SELECT create_distributed_table('null_key', 'k')", "SELECT create_distributed_table('null_may', 'k')",
+		"INSERT INTO null_key VALUES (7, 'seven')")
+	run(t, plain, "INSERT INTO null_key VALUES (7, 'seven')")
+	for _, sql := range []string{
+		"INSERT INTO null_key VALUES (NULL, 'x')",
+		"INSERT INTO null_key (v) VALUES ('x')",
+		"INSERT INTO null_key VALUES (NULL::bigint, 'x'), (NULL, 'y')",
+		"UPDATE null_key SET k = NULL WHERE k = 7",
+	} {
+		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
+			_, want := plain.Exec(t.Context(), sql, mode)
+			_, got := conn.Exec(t.Context(), sql, mode)
+			sameError(t, sql, want, got)
+		}
+	}
+	_, want := plain.Exec(t.Context(), "INSERT INTO null_key VALUES ($1, $2)", nil, "x")
+	_, got := conn.Exec(t.Context(), "INSERT INTO null_key VALUES ($1, $2)", nil, "x")
+	sameError(t, "with a parameter", want, got)
+	// The column may be null in PostgreSQL, but a row without a key belongs nowhere.
+	_, err := conn.Exec(t.Context(), "INSERT INTO null_may VALUES (NULL, 'x')")
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || e.Code != "23502" || e.SchemaName != "public" || e.TableName != "null_may" || e.ColumnName != "k" || e.File == "" || e.Line == 0 || e.Routine == "" {
+		t.Errorf("%+v", e)
+	}
+	expect(t, conn, "7|seven", "SELECT * FROM null_key WHERE k = 7")
+}
