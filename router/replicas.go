@@ -79,8 +79,24 @@ func (s *session) readsReplica(p *plan.Plan) bool {
 			return false
 		}
 	}
+	if !s.router.member.Load().Listed() {
+		return false
+	}
 	// Right after a change of the map a replica may lack rows or columns that the new map counts on.
 	return time.Since(s.router.view.Load().since) > s.staleness()+settleTime
+}
+
+// checkReplicas ends the work on replicas of a router that is cut off from the topology store. When a
+// table's placement changes, the nodes end the connections of such a router; replicas cannot.
+func (s *session) checkReplicas() error {
+	for _, p := range s.txn.parts {
+		if p.conn.Key.Replica && !s.router.member.Load().Listed() {
+			p.conn.Broken = true
+			return pgwire.Errorf("57P03", "a replica of node %q cannot be read: the router does not reach the topology store", p.node).
+				WithHint("Run the transaction again; the primaries answer meanwhile.")
+		}
+	}
+	return nil
 }
 
 // settleTime is how long the measurement of a replica's lag may itself be behind.

@@ -202,6 +202,11 @@ func (s *session) route(ctx context.Context, p *plan.Plan, values exec.Values) (
 		return "", true, nil
 	}
 	s.replica = s.readsReplica(p)
+	if s.settings.values[readPreference] != "" {
+		if err := s.checkReplicas(); err != nil {
+			return "", false, err
+		}
+	}
 	if p.AnyNode && len(s.txn.parts) > 0 {
 		return s.txn.parts[0].node, false, nil
 	}

@@ -36,6 +36,7 @@ type Registration struct {
 	stored  int // version of member in the store
 	written chan struct{}
 	problem error
+	listed  Lease // under which the store lists the member; nil when it may not
 }
 
 // Register lists a member under a lease and keeps it listed: when the lease was lost because the
@@ -65,6 +66,15 @@ func (r *Registration) Member() Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.member
+}
+
+// Listed reports that others still count this process as alive: the store has confirmed its lease so
+// recently that the lease cannot be over yet. It says no in good time before others do.
+func (r *Registration) Listed() bool {
+	r.mu.Lock()
+	lease := r.listed
+	r.mu.Unlock()
+	return lease != nil && time.Since(lease.Confirmed()) < r.ttl*2/3
 }
 
 // Update changes what is listed and waits until the store has it. When ctx ends first the change
@@ -139,9 +149,16 @@ func (r *Registration) keep(ctx context.Context) {
 		case <-retry:
 		case <-lost:
 			r.log.Warn("the lease of this process expired, registering again", "member", r.Member().Name)
-			r.lease = nil
+			r.unlist()
 		}
 	}
+}
+
+func (r *Registration) unlist() {
+	r.lease = nil
+	r.mu.Lock()
+	r.listed = nil
+	r.mu.Unlock()
 }
 
 // sync brings the store to what is wanted, with a lease if there is none.
@@ -166,7 +183,7 @@ func (r *Registration) sync(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	old := r.member.Number
-	r.stored, r.member.Number = version, m.Number
+	r.stored, r.member.Number, r.listed = version, m.Number, r.lease
 	r.mu.Unlock()
 	if old != 0 && old != m.Number {
 		r.log.Warn("another router took the number of this one", "member", m.Name, "old", old, "new", m.Number)
@@ -283,7 +300,7 @@ func (r *Registration) drop(ctx context.Context) {
 	if err := r.lease.Revoke(ctx); err != nil && !errors.Is(err, ErrLeaseLost) {
 		r.log.Info("could not sign off, the lease will expire by itself", "member", r.Member().Name, "error", err)
 	}
-	r.lease = nil
+	r.unlist()
 }
 
 // report wakes those who wait for a version, and tells them what is in the way.

@@ -110,6 +110,8 @@ type Lease interface {
 	ID() int64
 	// Done is closed when the lease was lost or revoked.
 	Done() <-chan struct{}
+	// Confirmed is when the store last said that the lease lives.
+	Confirmed() time.Time
 	// Revoke ends the lease and deletes its keys. Without an answer from the store they go
 	// when the ttl is over.
 	Revoke(ctx context.Context) error

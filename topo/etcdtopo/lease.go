@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,18 +20,22 @@ type lease struct {
 	id     clientv3.LeaseID
 	stop   context.CancelFunc
 	done   chan struct{}
+
+	confirmed atomic.Int64 // in nanoseconds of Unix time
 }
 
 // Lease implements topo.Store. etcd counts in seconds, so ttl is rounded up to them.
 func (s *Store) Lease(ctx context.Context, ttl time.Duration) (topo.Lease, error) {
 	asked, cancel := s.request(ctx)
 	defer cancel()
+	before := time.Now()
 	granted, err := s.client.Grant(asked, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
 		return nil, s.failed("make", "lease", err)
 	}
 	run, stop := context.WithCancel(s.ctx)
 	l := &lease{store: s, lessor: clientv3.NewLease(s.client), id: granted.ID, stop: stop, done: make(chan struct{})}
+	l.confirmed.Store(before.UnixNano())
 	alive, err := l.lessor.KeepAlive(run, l.id)
 	if err == nil && s.start(func() { l.keep(alive) }) {
 		return l, nil
@@ -53,6 +58,7 @@ func (l *lease) keep(alive <-chan *clientv3.LeaseKeepAliveResponse) {
 	defer close(l.done)
 	defer l.end()
 	for range alive {
+		l.confirmed.Store(time.Now().UnixNano())
 	}
 }
 
@@ -61,6 +67,9 @@ func (l *lease) ID() int64 { return int64(l.id) }
 
 // Done implements topo.Lease.
 func (l *lease) Done() <-chan struct{} { return l.done }
+
+// Confirmed implements topo.Lease.
+func (l *lease) Confirmed() time.Time { return time.Unix(0, l.confirmed.Load()) }
 
 // Revoke implements topo.Lease.
 func (l *lease) Revoke(ctx context.Context) error {

@@ -16,6 +16,7 @@ type lease struct {
 
 	// Guarded by the server's lock.
 	clock     *time.Timer
+	cut       time.Time // when the clock was started
 	abandoned bool
 }
 
@@ -24,6 +25,17 @@ func (l *lease) ID() int64 { return l.id }
 
 // Done implements topo.Lease.
 func (l *lease) Done() <-chan struct{} { return l.done }
+
+// Confirmed implements topo.Lease.
+func (l *lease) Confirmed() time.Time {
+	s := l.owner.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.clock != nil {
+		return l.cut
+	}
+	return time.Now()
+}
 
 // Revoke implements topo.Lease.
 func (l *lease) Revoke(ctx context.Context) error {
@@ -47,6 +59,7 @@ func (s *Server) setKept(l *lease, kept bool) {
 		l.clock = nil
 	}
 	if !kept {
+		l.cut = time.Now()
 		l.clock = time.AfterFunc(l.ttl, func() { s.expire(l) })
 	}
 }

@@ -209,3 +209,35 @@ func testWaitAcked(t *testing.T, svc Service) {
 	check(t, b.Update(ctx, func(m *topo.Member) { m.AckedEpoch = 6 }))
 	check(t, <-all)
 }
+
+// testListed cuts a member off: it must stop counting itself among the living before others do.
+func testListed(t *testing.T, svc Service) {
+	s, link := svc.Connect(t)
+	other, ctx := connect(t, svc), testContext(t)
+	r := register(t, s, router("a"))
+	events := other.Watch(ctx, "member/")
+	next(t, events)
+	if !r.Listed() {
+		t.Fatal("a member is not listed")
+	}
+	link.Cut()
+	for e := range events {
+		if e.Err == nil && len(e.Deletes) == 1 {
+			break
+		}
+	}
+	if r.Listed() {
+		t.Fatal("others know that the member is gone, and it does not")
+	}
+	link.Restore()
+	for e := range events {
+		if e.Err == nil && len(e.Puts) == 1 {
+			break
+		}
+	}
+	// The store tells others first.
+	check(t, r.Update(ctx, func(m *topo.Member) { m.AckedEpoch = 9 }))
+	if !r.Listed() {
+		t.Fatal("a member that is back is not listed")
+	}
+}
