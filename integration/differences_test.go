@@ -1,13 +1,19 @@
 package integration
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgshoal/pgshoal/router"
 	"github.com/pgshoal/pgshoal/shardtest"
+	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
 
 // sameError checks that two errors are one for a client, whatever it looks at.
@@ -55,4 +61,41 @@ func TestNullKeyIsTheNodesError(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	expect(t, conn, "7|seven", "SELECT * FROM null_key WHERE k = 7")
+}
+
+// recorder keeps what routers trace.
+type recorder struct {
+	mu         sync.Mutex
+	statements []string
+}
+
+func (r *recorder) Statement(ctx context.Context, st router.TracedStatement) (context.Context, router.EndSpan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.statements = append(r.statements, fmt.Sprintf("%s %v", st.Text, st.Prepared))
+	return ctx, func(router.SpanOutcome) {}
+}
+
+func (r *recorder) Step(ctx context.Context, _, _ string) (context.Context, router.EndSpan) { return ctx, nil }
+
+// TestTracesHaveTexts traces statements of both protocols.
+func TestTracesHaveTexts(t *testing.T) {
+	r := &recorder{}
+	c := cluster.Start(t, cluster.Options{Nodes: 1, Configure: func(_ int, cfg *router.Config) { cfg.Tracer = r }})
+	conn := connect(t, c.DSN(0))
+	simple := func(sql string) { run(t, conn, sql) }
+	simple("SELECT 'simple'")
+	if _, err := conn.Exec(t.Context(), "SELECT $1::int /*a*/", pgx.QueryExecModeExec, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Prepare(t.Context(), "p", "SELECT $1::text /*b*/"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, conn, "x", "p", "x")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	want := []string{"SELECT 'simple' false", "SELECT $1::int /*a*/ false", "SELECT $1::text /*b*/ false", "SELECT $1::text /*b*/ true"}
+	if !slices.Equal(r.statements, want) {
+		t.Errorf("%q", r.statements)
+	}
 }

@@ -29,6 +29,26 @@ func (s *session) begin(ctx context.Context, text []byte, prepared bool) context
 	return ctx
 }
 
+// beginBatch starts the clock at the first message of a batch. The statement's text is in that message,
+// or came with an earlier one.
+func (s *session) beginBatch(ctx context.Context, typ byte, msg []byte) {
+	var text []byte
+	prepared := false
+	if _, off := s.router.cfg.Tracer.(noTracer); !off {
+		e := &s.extended
+		switch {
+		case typ == 'P' && e.parse.Decode(msg) == nil:
+			text = e.parse.Query
+		case typ == 'B' && e.bind.Decode(msg) == nil:
+			if st := e.statements[string(e.bind.Statement)]; st != nil {
+				text, prepared = []byte(st.text), true
+			}
+		}
+	}
+	s.begin(ctx, text, prepared)
+	s.clock.text = nil // the message is gone when the batch ends
+}
+
 // count notes how a statement is executed, and where when somebody records it.
 func (s *session) count(kind plan.Kind, node string) {
 	s.router.counters.statement(kind)

@@ -77,7 +77,7 @@ func (s *session) extendedMessage(ctx context.Context, typ byte, msg []byte) err
 	}
 	if !e.touched {
 		e.touched = true
-		s.begin(ctx, nil, false)
+		s.beginBatch(ctx, typ, msg)
 	}
 	var err error
 	switch typ {
