@@ -99,3 +99,25 @@ func TestTracesHaveTexts(t *testing.T) {
 		t.Errorf("%q", r.statements)
 	}
 }
+
+// TestNothingIsLeftForTheNext has sessions that leave what DISCARD ALL cannot take away, one after another on
+// the same few connections.
+func TestNothingIsLeftForTheNext(t *testing.T) {
+	dsn := narrow().DSN(0, "default_query_exec_mode=exec")
+	for _, sql := range []string{
+		"CREATE TEMP TABLE left_temp (a int)", "LOAD 'auto_explain'", "SELECT setseed(0.5)",
+		"DO $$ BEGIN EXECUTE 'CREATE TEMP TABLE left_inside (a int)'; PERFORM set_config('left.over', 'x', false); END $$",
+	} {
+		for _, end := range []string{"DISCARD ALL", "SELECT 1"} {
+			conn := connect(t, dsn)
+			run(t, conn, sql, end)
+			if end == "SELECT 1" {
+				hangUp(conn)
+				conn = connect(t, dsn)
+			}
+			expect(t, conn, "{pg_catalog,public}|0|<nil>|<nil>",
+				"SELECT current_schemas(true)::text, pg_my_temp_schema()::text, current_setting('auto_explain.log_min_duration', true), current_setting('left.over', true)")
+			hangUp(conn)
+		}
+	}
+}

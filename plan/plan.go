@@ -48,6 +48,8 @@ type Plan struct {
 	Rewrite *Rewrite
 	// OtherText is what nodes other than home get under Every, when it is not the same text.
 	OtherText string
+	// Shape names the table that the home node makes from what only it has; the others get it empty.
+	Shape *Shape
 	// Schema is set when the statement changes the schema, so that catalogs must be read again.
 	Schema bool
 	// Fenced are the tables that must be fenced in all routers before the statement runs.
@@ -69,6 +71,12 @@ type Rewrite struct {
 	Text   string
 	Params int // parameters of the client's own statement
 	Eval   []string
+}
+
+// Shape is a new table whose columns are known once the home node has made it.
+type Shape struct {
+	Schema, Name string // Schema is "" for the one that new tables go to
+	IfNotExists  bool
 }
 
 // Copy describes COPY FROM of a distributed or reference table.
@@ -136,6 +144,9 @@ func (p *Plan) String() string {
 	}
 	if p.OtherText != "" {
 		fmt.Fprintf(&b, "  other nodes %s\n", p.OtherText)
+	}
+	if p.Shape != nil {
+		fmt.Fprintf(&b, "  other nodes get table %s without rows\n", QuoteIdent(p.Shape.Name))
 	}
 	if p.Copy != nil {
 		fmt.Fprintf(&b, "  %s\n", p.Copy.split())

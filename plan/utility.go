@@ -40,8 +40,8 @@ func (p *planner) utility(s *analyze.Statement) {
 	case analyze.NodeWise:
 		p.nodeWise(s.Tree)
 	case analyze.Load:
-		p.fail(refuse("Set shared_preload_libraries or session_preload_libraries on the nodes.",
-			"LOAD is not supported"))
+		// The library must be wherever the session's statements run, and stays until its sessions end.
+		p.plan.Kind, p.plan.Hold = Every, "LOAD"
 	default: // SHOW, NOTIFY and what the router answers itself
 		p.plan.Kind = Route
 		p.plan.Writes = s.Class == analyze.Notify
@@ -109,9 +109,9 @@ func (p *planner) createAs(n *pg.Node) {
 		p.plan.Kind, p.plan.Hold = Route, "temporary table"
 		return
 	}
-	if p.temporary {
-		p.fail(refuse("Create the table first, then INSERT ... SELECT.",
-			"CREATE TABLE AS from a temporary table is not supported"))
+	if p.temporary && s.Objtype == pg.ObjectType_OBJECT_TABLE {
+		p.plan.Kind, p.plan.Schema = Every, true
+		p.plan.Shape = &Shape{Schema: s.Into.Rel.Schemaname, Name: s.Into.Rel.Relname, IfNotExists: s.IfNotExists}
 		return
 	}
 	s.Into.SkipData = true

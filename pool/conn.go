@@ -16,6 +16,9 @@ type Conn struct {
 	TxStatus byte
 	// Broken connections are closed by Release.
 	Broken bool
+	// Spent connections are closed by Release too, with a farewell: their session has what DISCARD ALL
+	// leaves behind.
+	Spent bool
 	// Dirty makes Release run DISCARD ALL before anyone else gets the connection; it empties
 	// Statements and Settings.
 	Dirty bool

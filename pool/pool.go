@@ -125,11 +125,11 @@ func (p *Pool) Acquire(ctx context.Context, key Key, creds Credentials) (*Conn, 
 	}
 }
 
-// Release gives a connection back. It is closed instead of kept when it is broken, inside a
+// Release gives a connection back. It is closed instead of kept when it is broken or spent, inside a
 // transaction, too old, or a replica's that was promoted.
 func (p *Pool) Release(c *Conn) {
 	switch {
-	case c.Broken || c.TxStatus != 'I' || c.Stream.Pending() > 0:
+	case c.Broken || c.Spent || c.TxStatus != 'I' || c.Stream.Pending() > 0:
 		p.discard(c)
 	case c.Key.Replica && c.promoted():
 		r := c.pool.node.replica

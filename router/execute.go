@@ -285,7 +285,18 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 	if st.plan.Schema {
 		s.schemaChanged, s.ownCatalog = true, nil
 	}
-	return answer, s.onOthers(ctx, m, st, other, otherTypes, otherParams)
+	if st.plan.Shape != nil {
+		if other, err = s.shape(ctx, m, st.plan.Shape); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.onOthers(ctx, m, st, other, otherTypes, otherParams); err != nil {
+		return nil, err
+	}
+	if st.plan.Hold != "" { // before the transaction ends and gives the connections back
+		s.keep(st.plan.Hold)
+	}
+	return answer, nil
 }
 
 // enterAny enters tables under whatever view is current; used where the plan does not depend on it.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -311,7 +312,12 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 	target := st.tree.Tree.GetDiscardStmt().GetTarget()
 	if target != pg.DiscardMode_DISCARD_ALL {
 		p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch}
-		return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
+		err := s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
+		if err == nil && !s.stopped && target == pg.DiscardMode_DISCARD_TEMP {
+			s.saveTemporary()
+			s.temporary = nil
+		}
+		return err
 	}
 	if s.txn.mode != modeIdle {
 		if s.txn.mode == modeExplicit || len(s.txn.parts) > 0 {
@@ -320,15 +326,29 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 		s.txn.mode = modeIdle
 	}
 	for _, p := range s.txn.parts {
-		p.conn.Dirty = true
+		s.clean(p.conn)
 	}
-	s.hold, s.listening, s.temporary = "", false, nil
+	s.hold, s.spends, s.listening, s.temporary, s.cursors = "", false, false, nil, nil
 	s.pinned.Store("")
 	s.extended.statements = nil
 	s.changeSettings(s.startup)
 	s.release()
+	conn, done, err := s.homeConnection(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	s.complete("DISCARD ALL")
+	s.reportParameters(conn.Params)
 	return nil
+}
+
+// saveTemporary keeps the names of temporary tables for a rollback.
+func (s *session) saveTemporary() {
+	if s.txn.mode != modeIdle && s.txn.temporaryBefore == nil {
+		s.txn.temporaryBefore = map[string]bool{}
+		maps.Copy(s.txn.temporaryBefore, s.temporary)
+	}
 }
 
 // noteTemporary remembers temporary tables, whose names hide others in this session.
@@ -337,12 +357,7 @@ func (s *session) noteTemporary(st *plannedStatement) {
 	if err != nil {
 		return
 	}
-	if s.txn.mode != modeIdle && s.txn.temporaryBefore == nil {
-		s.txn.temporaryBefore = map[string]bool{}
-		for n := range s.temporary {
-			s.txn.temporaryBefore[n] = true
-		}
-	}
+	s.saveTemporary()
 	for _, parsed := range stmts {
 		for _, name := range temporaryNames(parsed.Tree) {
 			if s.temporary == nil {

@@ -64,6 +64,7 @@ type session struct {
 	searchPathUnknown bool
 
 	hold   string       // why server connections are kept between transactions
+	spends bool         // what they have got cannot be taken back: nobody else may get them
 	pinned atomicString // the same as hold, for others to read
 	clock  clock
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
 )
 
 // simple answers a Query message.
@@ -186,7 +188,15 @@ func (s *session) effects(ctx context.Context, st *plannedStatement, p *particip
 func (s *session) keep(why string) {
 	s.hold = why
 	s.pinned.Store(why)
+	switch why {
+	case "LISTEN", "session advisory lock", "prepared statement", "cursor with hold", "sequence values":
+	default: // DISCARD ALL leaves a temporary schema, a seed, a library, the name of a setting
+		s.spends = true
+	}
 }
+
+// clean makes a kept connection fit for other sessions, or ends it.
+func (s *session) clean(c *pool.Conn) { c.Dirty, c.Spent = !s.spends, s.spends }
 
 // route finds the node of a Route plan and enters its tables. Fresh reports that the plan is of
 // an older epoch and must be made again.

@@ -441,7 +441,7 @@ func (s *session) giveBackPart(p *participant) {
 func (t *transaction) abandon(s *session) {
 	for _, p := range t.parts {
 		if s.hold != "" {
-			p.conn.Dirty = true
+			s.clean(p.conn)
 		}
 		s.giveBack(p)
 	}

@@ -1,0 +1,55 @@
+CREATE TEMP TABLE src (id int, name varchar(20) COLLATE "C", price numeric(8,2), tags text[], at timestamptz(3), "Odd name" bool);
+INSERT INTO src VALUES (1, 'one', 1.5, '{a,b}', '2024-01-01 00:00:00+00', true), (2, NULL, NULL, NULL, NULL, NULL);
+CREATE TABLE made AS SELECT * FROM src;
+SELECT * FROM made ORDER BY id;
+\d made
+SELECT id, upper(name) AS up, price * 2 AS twice INTO into_made FROM src WHERE id = 1;
+SELECT * FROM into_made;
+\d into_made
+CREATE UNLOGGED TABLE made_unlogged WITH (fillfactor = 70) AS SELECT count(*) AS n FROM src;
+\d+ made_unlogged
+CREATE TABLE made AS SELECT * FROM src;
+CREATE TABLE IF NOT EXISTS made AS SELECT 1 AS x FROM src;
+CREATE TABLE IF NOT EXISTS made_new AS SELECT 1 AS x, s.name AS "Y y" FROM src s;
+SELECT * FROM made_new;
+CREATE TABLE empty_made AS SELECT * FROM src WITH NO DATA;
+SELECT count(*) FROM empty_made;
+CREATE TABLE none AS SELECT FROM src;
+BEGIN;
+CREATE TABLE rolled AS SELECT * FROM src;
+SELECT count(*) FROM rolled;
+ROLLBACK;
+SELECT count(*) FROM rolled;
+BEGIN;
+CREATE TEMP TABLE inner_src ON COMMIT DROP AS SELECT 7 AS seven;
+CREATE TABLE made_in AS SELECT * FROM inner_src;
+INSERT INTO made_in VALUES (8);
+COMMIT;
+SELECT * FROM made_in ORDER BY 1;
+CREATE SCHEMA other;
+CREATE TABLE other.made AS SELECT id FROM src;
+CREATE TABLE src AS SELECT * FROM src;
+SELECT * FROM public.src ORDER BY id;
+CREATE MATERIALIZED VIEW mv AS SELECT * FROM src;
+CREATE TABLE made_mixed AS SELECT m.id, s.name FROM made m JOIN src s USING (id);
+SELECT * FROM made_mixed ORDER BY id;
+INSERT INTO made SELECT * FROM src;
+SELECT count(*) FROM made;
+DISCARD TEMP;
+SELECT * FROM src ORDER BY id;
+SELECT * FROM pg_temp.src;
+CREATE TABLE from_local AS SELECT * FROM src;
+SELECT count(*) FROM from_local;
+SELECT current_schemas(true)::text LIKE '{pg_temp%' AS still_temp;
+DISCARD ALL;
+SET client_encoding = 'LATIN1';
+SET application_name = 'x y';
+DISCARD ALL;
+\encoding
+SHOW application_name;
+SHOW client_encoding;
+LOAD 'auto_explain';
+SHOW auto_explain.log_min_duration;
+SET auto_explain.log_min_duration = '1h';
+SHOW auto_explain.log_min_duration;
+LOAD 'no_such_library';
