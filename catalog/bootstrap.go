@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -166,6 +167,7 @@ func ensureRouterRole(ctx context.Context, tx pgx.Tx, router RouterRole) error {
 type step struct {
 	number int
 	sql    string
+	digest string
 }
 
 var stepLine = regexp.MustCompile(`(?m)^-- step (\d+)$`)
@@ -183,7 +185,8 @@ func steps(router string) ([]step, error) {
 		if err != nil || n != i+1 {
 			return nil, fmt.Errorf("bootstrap.sql: step %q is out of order", bootstrapSQL[m[2]:m[3]])
 		}
-		list = append(list, step{n, replacer.Replace(bootstrapSQL[m[1]:end])})
+		text := bootstrapSQL[m[1]:end]
+		list = append(list, step{n, replacer.Replace(text), fmt.Sprintf("%x", sha256.Sum256([]byte(text)))})
 	}
 	return list, nil
 }
@@ -201,14 +204,45 @@ func applySteps(ctx context.Context, tx pgx.Tx, router string) error {
 	if applied > len(list) {
 		return fmt.Errorf("its pg_shoal schema is version %d, this pgshoal knows %d; use a newer pgshoal", applied, len(list))
 	}
+	if err := checkDigests(ctx, tx, list[:applied]); err != nil {
+		return err
+	}
 	for _, s := range list[applied:] {
 		// The server reserves names that begin with pg_ for itself unless told otherwise.
 		script := "SET LOCAL allow_system_table_mods = on; SET LOCAL client_min_messages = warning;\n" + s.sql
 		if _, err := tx.Conn().PgConn().Exec(ctx, script).ReadAll(); err != nil {
 			return fmt.Errorf("install pg_shoal, step %d: %w", s.number, err)
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO pg_shoal.version (step) VALUES ($1)`, s.number); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO pg_shoal.version (step, digest) VALUES ($1, $2)`, s.number, s.digest); err != nil {
 			return fmt.Errorf("record step %d: %w", s.number, err)
+		}
+	}
+	return nil
+}
+
+// ErrOtherBuild says that pg_shoal was installed by a build whose steps are not this one's. No released
+// step changes, so one of the two builds was never released.
+var ErrOtherBuild = errors.New("its pg_shoal schema was installed by a development build of pgshoal and cannot be upgraded")
+
+// checkDigests makes sure that the installed steps are those of this build.
+func checkDigests(ctx context.Context, tx pgx.Tx, list []step) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var known bool
+	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'pg_shoal.version'::regclass AND attname = 'digest')`).Scan(&known); err != nil {
+		return fmt.Errorf("look at the version of pg_shoal: %w", err)
+	}
+	if !known {
+		return ErrOtherBuild
+	}
+	for _, s := range list {
+		var digest string
+		if err := tx.QueryRow(ctx, `SELECT digest FROM pg_shoal.version WHERE step = $1`, s.number).Scan(&digest); err != nil {
+			return fmt.Errorf("read step %d of pg_shoal: %w", s.number, err)
+		}
+		if digest != s.digest {
+			return fmt.Errorf("%w (step %d differs)", ErrOtherBuild, s.number)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ COMMENT ON SCHEMA pg_shoal IS 'pgshoal: what a node knows about its cluster';
 
 CREATE TABLE pg_shoal.version (
     step    integer PRIMARY KEY,
+    digest  text NOT NULL, -- of the step's text: a build with another text under the same number is not this one
     applied timestamptz NOT NULL DEFAULT now()
 );
 

@@ -38,6 +38,23 @@ func TestBootstrapNode(t *testing.T) {
 	t.Run("refusals", func(t *testing.T) { checkRefusals(t, p) })
 }
 
+// TestBootstrapOfAnotherBuild has pg_shoal of a build whose steps were others.
+func TestBootstrapOfAnotherBuild(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	bootstrap(t, p, 1)
+	conn := connect(t, p, "", "")
+	for _, change := range []string{
+		"UPDATE pg_shoal.version SET digest = 'x' WHERE step = 1",
+		"ALTER TABLE pg_shoal.version DROP COLUMN digest",
+	} {
+		run(t, conn, change)
+		if err := catalog.Bootstrap(testContext(t), conn, identity(1), catalog.RouterRole{}); !errors.Is(err, catalog.ErrOtherBuild) {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+}
+
 // checkInvisible checks that neither a dump nor psql's list of schemas shows pg_shoal.
 func checkInvisible(t *testing.T, p *shardtest.Postgres) {
 	for _, program := range [][]string{
@@ -94,7 +111,7 @@ func TestBootstrapNewer(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
 	bootstrap(t, p, 0)
-	run(t, connect(t, p, "", ""), "INSERT INTO pg_shoal.version VALUES (99)")
+	run(t, connect(t, p, "", ""), "INSERT INTO pg_shoal.version VALUES (99, '')")
 	_, err := catalog.BootstrapNode(testContext(t), config(t, p, "", ""), identity(0), catalog.RouterRole{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "use a newer pgshoal") {
 		t.Errorf("a newer schema: %v", err)

@@ -320,6 +320,23 @@ func TestEnsuresPgShoal(t *testing.T) {
 	})
 }
 
+// TestEnsuresNewDatabasesAtOnce expects it as soon as a router has told of a new database.
+func TestEnsuresNewDatabasesAtOnce(t *testing.T) {
+	p := shardtest.StartPostgres(t)
+	c := startController(t, memtopo.NewServer(), "c1", func(cfg *Config) {
+		cfg.Bootstrap = []JoinRequest{{Name: "n1", DSN: p.DSN("", "")}}
+		cfg.EnsureEvery = time.Hour
+	})
+	c.awaitLeading()
+	query(t, p, "", "CREATE DATABASE bare TEMPLATE template0")
+	if _, err := topo.UpdateMap(t.Context(), c.store, func(m *keyspace.Map) (*keyspace.Map, error) { return m.BumpSchema("bare") }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "pg_shoal is in the new database", func() bool {
+		return query(t, p, "bare", "SELECT to_regclass('pg_shoal.node') IS NOT NULL")[0] == "t"
+	})
+}
+
 // TestBootstrapTriesAgain starts a cluster whose second server comes late.
 func TestBootstrapTriesAgain(t *testing.T) {
 	servers := startServers(t, 2)

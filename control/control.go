@@ -178,6 +178,7 @@ func (c *Controller) runLoops(ctx context.Context, t *term) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, c.cfg.SettleEvery, func() { c.settle(ctx, t) }) })
 	group.Go(func() error { return every(ctx, c.cfg.EnsureEvery, func() { c.ensure(ctx, t) }) })
+	group.Go(func() error { return c.ensureNew(ctx, t) })
 	group.Go(func() error {
 		gone := absences{}
 		return every(ctx, c.cfg.FencesEvery, func() { c.removeFences(ctx, t, gone) })

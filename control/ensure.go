@@ -43,6 +43,44 @@ func (c *Controller) ensure(ctx context.Context, t *term) {
 	_ = group.Wait() // each node's problem is noted on its own
 }
 
+// ensureNew does it at once for a database that a router has just made: routers tell by the version of
+// its schema, and wait.
+func (c *Controller) ensureNew(ctx context.Context, t *term) error {
+	m := t.follower.Map()
+	for {
+		next, err := t.follower.Wait(ctx, m.Epoch+1)
+		if err != nil {
+			return err
+		}
+		for database, version := range next.Schemas {
+			if m.Schemas[database] != version && c.lacksShoal(ctx, next, database) {
+				c.ensure(ctx, t)
+				break
+			}
+		}
+		m = next
+	}
+}
+
+// lacksShoal reports a database without pg_shoal.
+func (c *Controller) lacksShoal(ctx context.Context, m *keyspace.Map, database string) bool {
+	home, err := m.Node(m.Home)
+	if err != nil {
+		return false
+	}
+	cfg, err := c.cfg.Access.Config(home, database)
+	if err != nil {
+		return false
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return false // dropped meanwhile, or the home node is away
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, is, err := catalog.ReadIdentity(ctx, conn)
+	return err == nil && !is
+}
+
 func (c *Controller) noteEnsured(ctx context.Context, t *term, node string, err error) {
 	if ctx.Err() != nil {
 		return

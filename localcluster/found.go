@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgshoal/pgshoal/catalog"
@@ -92,6 +93,9 @@ func (c *cluster) reconcile(ctx context.Context, store topo.Store) error {
 			Way:      "put back the directory that belongs here, or choose another with --dir",
 		}
 	}
+	if err := c.upgrade(ctx); err != nil {
+		return err
+	}
 	if !c.moved(m) {
 		return nil
 	}
@@ -109,6 +113,44 @@ func (c *cluster) reconcile(ctx context.Context, store topo.Store) error {
 		return m, nil
 	})
 	return err
+}
+
+// upgrade brings pg_shoal of a cluster that an older pgshoal made to this one's version, before anybody
+// works with it.
+func (c *cluster) upgrade(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range c.state.Nodes {
+		g.Go(func() error {
+			standby, err := c.isStandby(ctx, n.Servers[0])
+			if err != nil || standby {
+				return err // after a failover another server is the primary; the controller finds it
+			}
+			err = c.bootstrap(ctx, n, "")
+			if errors.Is(err, catalog.ErrOtherBuild) {
+				return &Problem{
+					Sentence: fmt.Sprintf("the cluster in %s was made by a development build of pgshoal that this one cannot follow", c.layout.Dir),
+					Way:      "use the build that made it: dump the data there with pg_dump, and restore it into a new cluster",
+					Cause:    err,
+				}
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+func (c *cluster) isStandby(ctx context.Context, server Server) (standby bool, err error) {
+	admin, err := adminConfig(server, c.superPassword)
+	if err != nil {
+		return false, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, admin)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby)
+	return standby, err
 }
 
 func (c *cluster) moved(m *keyspace.Map) bool {

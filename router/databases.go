@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"slices"
+	"time"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
@@ -98,6 +99,54 @@ func (s *session) databaseChanged(ctx context.Context, text string) {
 		}
 	}
 	s.publishDatabase(ctx, database)
+	if !dropped {
+		s.awaitShoal(ctx, database)
+	}
+}
+
+// shoalTimeout bounds the wait for the controller, shoalPause is how often the nodes are asked.
+const (
+	shoalTimeout = 15 * time.Second
+	shoalPause   = 50 * time.Millisecond
+)
+
+// awaitShoal waits until a new database has pg_shoal on all nodes. One that was made from template1 has
+// it at once; to one from template0 the controller brings it.
+func (s *session) awaitShoal(ctx context.Context, database string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shoalTimeout)
+	defer cancel()
+	tick := time.NewTicker(shoalPause)
+	defer tick.Stop()
+	for !s.router.hasShoal(ctx, database) {
+		controllers, err := topo.Members(ctx, s.router.store, topo.RoleController)
+		if err != nil || len(controllers) == 0 || ctx.Err() != nil {
+			warning := pgwire.Noticef("01000", "the schema of database %q cannot be changed before a controller has prepared it", database)
+			warning.Severity, warning.SeverityRaw = "WARNING", "WARNING"
+			out := s.client.Out()
+			*out = warning.AppendNoticeTo(*out)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// hasShoal reports that a database can be worked on, on all nodes; one that nobody may connect to is left alone.
+func (r *Router) hasShoal(ctx context.Context, database string) bool {
+	for _, node := range homeFirst(r.view.Load().m) {
+		conn, err := r.service(ctx, node, database)
+		if err != nil {
+			return true
+		}
+		rows, err := conn.Query(ctx, "SELECT pg_catalog.to_regclass('pg_shoal.node') IS NOT NULL")
+		r.pool.Release(conn)
+		if err != nil || string(rows[0][0]) != "t" {
+			return err != nil
+		}
+	}
+	return true
 }
 
 func withoutDatabase(m *keyspace.Map, database string) (*keyspace.Map, error) {
