@@ -17,7 +17,7 @@ const cancelTimeout = 5 * time.Second
 func (r *Router) cancel(ctx context.Context, req pgwire.CancelRequest) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
-	number := int(req.PID >> sessionBits)
+	number := routerOf(req.PID)
 	if number == r.member.Load().Member().Number {
 		if s := r.clients.find(req.PID); s != nil && s.secret == req.Secret {
 			s.cancelRunning(ctx)

@@ -20,7 +20,15 @@ type clients struct {
 
 func (c *clients) init() { c.sessions = map[uint32]*session{} }
 
-const sessionBits = 19 // of a process number; the rest is the router's number
+const (
+	sessionBits = 19 // of a process number; the rest is the router's number, from firstRouter on
+	// firstRouter puts the numbers of clients above those that Linux gives to processes.
+	firstRouter    = 8
+	firstClientPID = firstRouter << sessionBits
+)
+
+// routerOf is the number of the router that gave a process number.
+func routerOf(pid uint32) int { return int(pid>>sessionBits) - firstRouter }
 
 // add gives the session its process number: the router's number above, so that any router knows
 // where a cancel request belongs, and a running number below.
@@ -29,7 +37,7 @@ func (c *clients) add(s *session, router uint32) {
 	defer c.mu.Unlock()
 	for {
 		c.last = (c.last + 1) & (1<<sessionBits - 1)
-		pid := router<<sessionBits | c.last
+		pid := (router+firstRouter)<<sessionBits | c.last
 		if _, taken := c.sessions[pid]; !taken && pid != 0 {
 			s.pid = pid
 			c.sessions[pid] = s

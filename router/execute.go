@@ -61,6 +61,9 @@ func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) err
 	if st.plan == nil {
 		return s.own(ctx, st)
 	}
+	if pid := st.signalled(); pid != 0 {
+		return s.signal(ctx, st.signal, pid, true, false)
+	}
 	s.count(st.plan.Kind, "")
 	switch st.plan.Kind {
 	case plan.Every:

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/pgwire"
@@ -53,6 +54,8 @@ type portal struct {
 	// spread is the statement when it runs on several nodes, with its arguments.
 	spread *plannedStatement
 	args   arguments
+	// signal is the client that a call is about.
+	signal uint32
 }
 
 func (e *extended) busy() bool { return e.segment != nil || e.touched }
@@ -247,6 +250,9 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 		return nil
 	}
 	st := &entry.statements[0]
+	if po.signal != 0 {
+		return s.signal(ctx, st.signal, po.signal, false, slices.Contains(po.args.results, 1))
+	}
 	if st.plan != nil && st.plan.Kind == plan.Distribute {
 		return s.inUTF8(ctx, func() error { return s.place(ctx, st.plan.Placing, po.values) })
 	}

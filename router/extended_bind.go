@@ -49,6 +49,17 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 // bindStatement binds to what the statement's plan says.
 func (s *session) bindStatement(ctx context.Context, st *prepared, name string) error {
 	e := &s.extended
+	if pid := bindSignal(st.entry, &e.bind); pid != 0 {
+		po := &portal{stmt: st, signal: pid}
+		if e.bind.NumResultFormats() > 0 {
+			po.args.results = []int16{e.bind.ResultFormat(0)}
+		}
+		e.portals[name] = po
+		if err := s.payOwed(ctx); err != nil {
+			return err
+		}
+		return s.synthesize(ctx, pgwire.AppendBindComplete(nil))
+	}
 	if routed(st.entry) {
 		return s.bindRoute(ctx, st, name)
 	}

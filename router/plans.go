@@ -33,6 +33,8 @@ type plannedStatement struct {
 	err   error              // a refusal
 	// spread describes a query over several nodes once it has run.
 	spread *shapeCache
+	// signal is set for a call that may be about another client.
+	signal *signalCall
 }
 
 // planSpace holds the plans of sessions that resolve names alike.
@@ -193,7 +195,8 @@ func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.
 		if err := s.expandExecute(st); err != nil {
 			return nil, false, err
 		}
-		ps := plannedStatement{class: st.Class, text: st.Text, spread: &shapeCache{}}
+		ps := plannedStatement{class: st.Class, text: st.Text, spread: &shapeCache{}, signal: signalOf(st)}
+		fixed = fixed || ps.signal != nil
 		switch {
 		case ownStatement(st):
 			ps.tree = st

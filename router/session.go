@@ -68,6 +68,8 @@ type session struct {
 	pinned atomicString // the same as hold, for others to read
 	clock  clock
 
+	terminated atomic.Bool // somebody has ended the session
+
 	mu      sync.Mutex
 	touched []uint32 // tables the transaction works on
 	running []*pool.Conn
@@ -249,6 +251,9 @@ func (s *session) serve(ctx context.Context) error {
 			}
 		}
 		typ, msg, err := s.client.Next()
+		if s.terminated.Load() {
+			return s.farewell()
+		}
 		if err != nil {
 			return err
 		}
@@ -295,6 +300,9 @@ func (s *session) awaitClient() error {
 		defer stop()
 	}
 	err := s.client.Await()
+	if s.terminated.Load() {
+		return s.farewell()
+	}
 	if err != nil && s.router.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = s.client.Conn.SetDeadline(time.Time{})
 		s.send(pgwire.Fatalf("57P01", "terminating connection due to administrator command"))

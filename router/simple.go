@@ -56,7 +56,7 @@ func (s *session) planRaw(ctx context.Context, raw []byte) (*planned, error) {
 func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) error {
 	for {
 		st := &entry.statements[0]
-		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || explains(st) {
+		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || explains(st) || st.signalled() != 0 {
 			break
 		}
 		node, fresh, err := s.route(ctx, st.plan, s)
@@ -288,7 +288,7 @@ func (s *session) oneNode(ctx context.Context, entry *planned) (string, bool) {
 	for i := range entry.statements {
 		st := &entry.statements[i]
 		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || st.plan.Hold != "" ||
-			len(st.plan.Settings) > 0 || s.txn.failed {
+			len(st.plan.Settings) > 0 || s.txn.failed || st.signalled() != 0 {
 			return "", false
 		}
 	}

@@ -20,7 +20,7 @@ const (
 const (
 	prefixMember = "member/"
 	prefixNumber = "number/"
-	maxNumber    = 4095
+	maxNumber    = 4087
 )
 
 // Member is a living process of the cluster.
@@ -36,7 +36,7 @@ type Member struct {
 	// Quiet are the fences of that map that hold back what nothing is in flight on any more.
 	Quiet   []string  `json:"quiet,omitempty"`
 	Started time.Time `json:"started"`
-	// Number is 1 to 4095 and unique among living routers, for the cancel keys that they give to
+	// Number is 1 to 4087 and unique among living routers, for the cancel keys that they give to
 	// their clients. Register chooses it.
 	Number int `json:"number,omitempty"`
 }
