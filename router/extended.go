@@ -256,11 +256,6 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 	if st.plan != nil && st.plan.Kind == plan.Distribute {
 		return s.inUTF8(ctx, func() error { return s.place(ctx, st.plan.Placing, po.values) })
 	}
-	if st.plan != nil && st.plan.Kind == plan.CopyIn {
-		s.text = []byte(po.stmt.text)
-		s.count(plan.CopyIn, "")
-		return s.copyIn(ctx, st)
-	}
 	if po.spread != nil {
 		return s.executeSpread(ctx, po)
 	}

@@ -114,7 +114,9 @@ func (s *session) syncSegment(ctx context.Context, p *participant) error {
 	e.segment, e.awaited = nil, 0
 	out := p.conn.Stream.Out()
 	*out = pgwire.AppendSync(*out)
+	s.relay.synced = true
 	failed, err := s.exchange(ctx, p)
+	s.relay.synced = false
 	p.resync, p.inBatch = false, false
 	s.segmentOver(p, failed || err != nil)
 	if err != nil {

@@ -23,6 +23,7 @@ type relayState struct {
 	swallow   []bool // for each ParseComplete that comes: is it the router's own?
 	ownCloses int    // so many CloseComplete are the router's own
 	copyIn    bool
+	synced    bool // what was sent ended with the client's Sync
 	failed    bool
 	fatal     *pgwire.Error
 }
@@ -193,6 +194,11 @@ func (s *session) copyData(p *participant) error {
 			p.conn.Stream.Append(pgwire.AppendCopyFail(nil, "unexpected message during COPY from stdin"))
 			typ = 'f'
 		}
+		if typ != 'd' {
+			if err := s.endCopyData(p); err != nil {
+				return err
+			}
+		}
 		if typ != 'd' || p.conn.Stream.Pending() >= copyChunk || s.client.Buffered() == 0 {
 			if err := p.conn.Stream.Flush(); err != nil {
 				p.conn.Broken = true
@@ -201,6 +207,34 @@ func (s *session) copyData(p *participant) error {
 		}
 		if typ != 'd' {
 			return nil
+		}
+	}
+}
+
+// endCopyData makes the node answer after the data. In the extended protocol it does so at a Sync or a
+// Flush, and those that it got before or during the COPY do not count.
+func (s *session) endCopyData(p *participant) error {
+	out := p.conn.Stream.Out()
+	if s.relay.untilDone > 0 {
+		*out = pgwire.AppendFlush(*out)
+	}
+	if !s.relay.synced {
+		return nil
+	}
+	for {
+		typ, _, err := s.client.Next()
+		if err != nil {
+			p.conn.Broken = true
+			return errClientGone
+		}
+		switch typ {
+		case 'H', 'd', 'c', 'f':
+		case 'S':
+			*out = pgwire.AppendSync(*out)
+			return nil
+		default:
+			p.conn.Broken = true
+			return pgwire.Errorf(pgwire.CodeProtocolViolation, "unexpected message type 0x%02X after COPY from stdin", typ)
 		}
 	}
 }
