@@ -76,7 +76,9 @@ func (r *recorder) Statement(ctx context.Context, st router.TracedStatement) (co
 	return ctx, func(router.SpanOutcome) {}
 }
 
-func (r *recorder) Step(ctx context.Context, _, _ string) (context.Context, router.EndSpan) { return ctx, nil }
+func (r *recorder) Step(ctx context.Context, _, _ string) (context.Context, router.EndSpan) {
+	return ctx, nil
+}
 
 // TestTracesHaveTexts traces statements of both protocols.
 func TestTracesHaveTexts(t *testing.T) {

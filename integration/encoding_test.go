@@ -116,9 +116,42 @@ func TestKeysInOtherEncodings(t *testing.T) {
 					}
 				}
 			}
-			checkPlaced(t, shared(), table, "k", 5*len(strings.Fields(e.words)))
+			copied := copyForeign(t, conn, foreign, table, e.name, strings.Fields(e.words))
+			checkPlaced(t, shared(), table, "k", 5*len(strings.Fields(e.words))+copied)
 		})
 	}
+}
+
+// copyForeign copies rows in the session's encoding and in UTF-8. Text in which a character's second byte
+// can be a backslash is refused.
+func copyForeign(t *testing.T, conn *pgx.Conn, c *pgconn.PgConn, table, encoding string, words []string) int {
+	t.Helper()
+	var text string
+	for _, word := range words {
+		text += word + "c\t1\t" + word + "\n"
+	}
+	_, err := c.CopyFrom(t.Context(), bytes.NewReader(encoded(t, conn, text, encoding)), "COPY "+table+" FROM STDIN")
+	n := 0
+	switch encoding {
+	case "SJIS", "BIG5", "GBK", "GB18030":
+		refused(t, err, "0A000", encoding, "HINT: ")
+	default:
+		if err != nil {
+			t.Error(describe(err))
+		}
+		for _, word := range words {
+			expect(t, conn, word, "SELECT v FROM "+table+" WHERE k = $1", word+"c")
+		}
+		n = len(words)
+	}
+	utf8 := strings.ReplaceAll(text, "c\t", "d\t")
+	if _, err := c.CopyFrom(t.Context(), strings.NewReader(utf8), "COPY "+table+" FROM STDIN (ENCODING 'utf-8')"); err != nil {
+		t.Error(describe(err))
+	}
+	for _, word := range words {
+		expect(t, conn, word, "SELECT v FROM "+table+" WHERE k = $1", word+"d")
+	}
+	return n + len(words)
 }
 
 // writeForeign writes rows in all ways that reach a node: passed on, rewritten, prepared, in parts.

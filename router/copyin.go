@@ -48,7 +48,7 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 		return 0, errStale()
 	}
 	c := st.plan.Copy
-	splitter, err := s.splitter(c)
+	splitter, encoding, err := s.splitter(c)
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +60,7 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 	if err := s.client.Flush(); err != nil {
 		return 0, errClientGone
 	}
-	r := &rowSender{session: s, splitter: splitter, copy: c, targets: targets, binary: isBinary(c), byNode: map[string]*copyTarget{}}
+	r := &rowSender{session: s, splitter: splitter, encoding: encoding, copy: c, targets: targets, binary: isBinary(c), byNode: map[string]*copyTarget{}}
 	for _, t := range targets {
 		r.byNode[t.part.node] = t
 	}
@@ -198,6 +198,7 @@ func copyError(node string, e *pgwire.Error) error {
 type rowSender struct {
 	session      *session
 	splitter     *copyrows.Splitter
+	encoding     string // that keys are converted from; "" when they are as the server has them
 	copy         *plan.Copy
 	distribution *keyspace.Distribution
 	binary       bool
@@ -222,14 +223,14 @@ func (r *rowSender) run(ctx context.Context) (int64, error) {
 		switch typ {
 		case 'd':
 			if failure == nil {
-				failure = r.splitter.Write(msg[5:], r.row)
+				failure = r.splitter.Write(msg[5:], r.recoded)
 			}
 			continue
 		case 'H', 'S':
 			continue
 		case 'c':
 			if failure == nil {
-				failure = r.splitter.Close(r.row)
+				failure = r.splitter.Close(r.recoded)
 			}
 		case 'f':
 			if failure == nil {
@@ -370,7 +371,7 @@ func (r *rowSender) append(t *copyTarget, data []byte) {
 }
 
 // splitter translates COPY's options.
-func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, error) {
+func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, string, error) {
 	opts := copyrows.Options{Table: c.Table, Columns: c.Columns, Encoding: s.reported["client_encoding"]}
 	opts.KeyColumns = c.Keys
 	if major, _, ok := strings.Cut(s.reported["server_version"], "."); ok {
@@ -378,14 +379,21 @@ func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, error) {
 	}
 	for _, o := range c.Options {
 		if err := copyOption(&opts, o); err != nil {
-			return nil, err
+			return nil, "", err
+		}
+	}
+	encoding := ""
+	if s.encodings.serverForeign || opts.Encoding != utf8Encoding {
+		var err error
+		if encoding, err = s.copyEncoding(&opts); err != nil {
+			return nil, "", err
 		}
 	}
 	sp, err := copyrows.New(opts)
 	if err != nil {
-		return nil, dataError(err)
+		return nil, "", dataError(err)
 	}
-	return sp, nil
+	return sp, encoding, nil
 }
 
 func copyOption(opts *copyrows.Options, o plan.CopyOption) error {

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/pgshoal/pgshoal/exec"
-	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
@@ -151,7 +150,7 @@ func (s *session) clientKey(v exec.Value, o *plan.Operand) (exec.Value, error) {
 	}
 	if v.Binary {
 		switch {
-		case o.From != keyspace.Text && o.From != keyspace.Varchar && o.From != keyspace.Bpchar:
+		case !isText(o.From):
 			return v, nil
 		case o.Array:
 			return v, pgwire.Errorf(pgwire.CodeFeatureNotSupported, "a binary array of keys in client encoding %s is not supported", e.client).

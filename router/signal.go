@@ -216,4 +216,3 @@ func (s *session) farewell() error {
 	_ = s.client.Flush()
 	return errClientGone
 }
-
