@@ -116,9 +116,46 @@ func TestKeysInOtherEncodings(t *testing.T) {
 					}
 				}
 			}
+			spreadForeign(t, conn, foreign, table, e.name, strings.Fields(e.words))
 			copied := copyForeign(t, conn, foreign, table, e.name, strings.Fields(e.words))
-			checkPlaced(t, shared(), table, "k", 5*len(strings.Fields(e.words))+copied)
+			checkPlaced(t, shared(), table, "k", 8*len(strings.Fields(e.words))+copied)
 		})
+	}
+}
+
+// spreadForeign has statements over several nodes: their answers are PostgreSQL's, or they are refused with a way out.
+func spreadForeign(t *testing.T, conn *pgx.Conn, c *pgconn.PgConn, table, encoding string, words []string) {
+	t.Helper()
+	var rows []string
+	for _, word := range words {
+		for _, n := range []string{"x", "y", "z"} {
+			rows = append(rows, "('"+word+n+"', 9, '"+word+"')")
+		}
+	}
+	insert := encoded(t, conn, "INSERT INTO "+table+" VALUES "+strings.Join(rows, ", ")+" RETURNING v", encoding)
+	if got, err := c.Exec(t.Context(), string(insert)).ReadAll(); err != nil || len(got) != 1 || len(got[0].Rows) != len(rows) {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, sql := range []string{
+		"SELECT count(*) FROM " + table + " WHERE n = 9 AND v = '" + words[0] + "'",
+		"SELECT v FROM " + table + " WHERE n = 9 ORDER BY k",
+		"SELECT v, count(*), min(k) FROM " + table + " WHERE n = 9 GROUP BY v ORDER BY 2, 1",
+		"SELECT k FROM " + table + " WHERE k IN ('" + words[0] + "x', '" + words[1] + "y') ORDER BY 1",
+		"SELECT a.k, b.v FROM " + table + " a JOIN " + table + " b ON a.v = b.v WHERE a.n = 9 AND b.n = 9 AND a.k LIKE '" + words[0] + "%' ORDER BY 1, 2",
+	} {
+		want := ask(t, conn, sql)
+		got, err := c.Exec(t.Context(), string(encoded(t, conn, sql, encoding))).ReadAll()
+		if err != nil {
+			refused(t, err, "0A000", "client encoding "+encoding, "HINT: ")
+			continue
+		}
+		var lines [][]byte
+		for _, row := range got[0].Rows {
+			lines = append(lines, bytes.Join(row, []byte("|")))
+		}
+		if answer := bytes.Join(lines, []byte("\n")); !bytes.Equal(answer, encoded(t, conn, want, encoding)) {
+			t.Errorf("%s: %q is not %q", sql, answer, want)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func (c *Conn) QueryTyped(ctx context.Context, sql string, types []uint32, param
 		return nil, err
 	}
 	out := c.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", sql, types)
+	buf := pgwire.AppendParse(*out, "", c.Wire(sql), types)
 	buf = pgwire.AppendBind(buf, "", "", nil, params, nil)
 	buf = pgwire.AppendExecute(buf, "", 0)
 	*out = pgwire.AppendSync(buf)

@@ -71,11 +71,11 @@ func onlyASCII(opts *copyrows.Options, encoding string) error {
 
 // recoded is row for data in another encoding than the server's: keys are converted as the node will.
 func (r *rowSender) recoded(data []byte, key [][]byte) error {
-	if r.encoding == "" || r.distribution == nil || r.binary && !isText(r.copy.Pin.Type) {
+	if r.encoding == "" || r.distribution == nil {
 		return r.row(data, key)
 	}
 	for i, k := range key {
-		if sqltext.IsASCII(k) {
+		if sqltext.IsASCII(k) || r.binary && !isText(r.copy.Pin.Keys[i].Type) {
 			continue
 		}
 		text, err := r.session.recode(context.Background(), k, r.encoding, r.session.encodings.server)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
@@ -236,4 +237,33 @@ func (s *session) inUTF8(ctx context.Context, work func() error) error {
 		return s.errorForClient(e)
 	}
 	return err
+}
+
+// readValues are values in the client's encoding in UTF-8, for a text of the router's own.
+func (s *session) readValues(ctx context.Context, values [][]byte) ([][]byte, error) {
+	if !s.encodings.foreign {
+		return values, nil
+	}
+	out := make([][]byte, len(values))
+	for i, v := range values {
+		text, err := s.readText(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = text
+	}
+	return out, nil
+}
+
+// cutsSafely refuses to move rows between nodes in an encoding whose characters contain bytes that COPY and
+// arrays would take for their own.
+func (s *session) cutsSafely(e *plan.Exchange) error {
+	switch s.encodings.client {
+	case "SJIS", "SHIFT_JIS_2004", "BIG5", "GBK", "UHC", "GB18030", "JOHAB":
+		if e.Final != "" && s.encodings.foreign {
+			return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "a statement that moves rows between nodes is not supported in client encoding %s", s.encodings.client).
+				WithHint("SET client_encoding = 'UTF8' for it.")
+		}
+	}
+	return nil
 }

@@ -32,6 +32,7 @@ type spreadRun struct {
 	arguments
 	moved, limit int64 // bytes of rows that go from node to node
 	asked        []*nodeRows
+	session      *session
 }
 
 // spread runs a statement over several nodes. The row description goes along unless the protocol has its own place for it.
@@ -97,7 +98,10 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 	if v.m.Epoch != st.plan.Epoch && !s.schemaChanged {
 		return nil, errStale()
 	}
-	run := &spreadRun{e: e, m: v.m, arguments: args, limit: s.exchangeLimit()}
+	if err := s.cutsSafely(e); err != nil {
+		return nil, err
+	}
+	run := &spreadRun{e: e, m: v.m, arguments: args, limit: s.exchangeLimit(), session: s}
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
@@ -121,10 +125,10 @@ func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 		return exec.Value{Null: true}, nil
 	}
 	if o.Param == 0 {
-		return exec.Value{Data: []byte(o.Text)}, nil
+		return r.session.textKey([]byte(o.Text))
 	}
 	v := r.values[o.Param-1]
-	return exec.Value{Data: v, Null: v == nil, Binary: r.formats[o.Param-1] == 1}, nil
+	return r.session.clientKey(exec.Value{Data: v, Null: v == nil, Binary: r.formats[o.Param-1] == 1}, o)
 }
 
 // nodesOf are the nodes that have rows for a fragment; one node says that there are none.
@@ -199,7 +203,7 @@ func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results 
 		if name, evicted = conn.Statements.Add(id); evicted != "" {
 			*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
 		}
-		*out = pgwire.AppendParse(*out, name, f.Text, nodeTypes(r.types, f.Params))
+		*out = pgwire.AppendParse(*out, name, conn.Wire(f.Text), nodeTypes(r.types, f.Params))
 		rows.id = id
 	}
 	*out = pgwire.AppendBind(*out, "", name, r.formats, r.values, results)
@@ -354,13 +358,17 @@ func (s *session) appendFinal(r *spreadRun, p *participant, portal, text string,
 	values := append(slices.Clone(r.values), extra...)
 	formats := append(slices.Clone(r.formats), make([]int16, len(extra))...)
 	out := p.conn.Stream.Out()
-	*out = pgwire.AppendParse(*out, "", text, types)
+	*out = pgwire.AppendParse(*out, "", p.conn.Wire(text), types)
 	*out = pgwire.AppendBind(*out, portal, "", formats, values, r.results)
 }
 
 // finalText runs a last step that PostgreSQL takes no parameters for.
 func (s *session) finalText(ctx context.Context, r *spreadRun, p *participant, text string, extra [][]byte) error {
-	p.conn.SendQuery(withValues(text, append(slices.Clone(r.values), extra...)))
+	values, err := s.readValues(ctx, append(slices.Clone(r.values), extra...))
+	if err != nil {
+		return err
+	}
+	p.conn.SendQuery(withValues(text, values))
 	s.relay.keepReady = true
 	failed, err := s.exchange(ctx, p)
 	s.relay.keepReady = false

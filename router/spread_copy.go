@@ -14,7 +14,11 @@ func (s *session) copyOut(ctx context.Context, r *spreadRun) error {
 	if err != nil {
 		return err
 	}
-	text := withValues(r.e.Fragments[0].Text, r.values)
+	values, err := s.readValues(ctx, r.values)
+	if err != nil {
+		return err
+	}
+	text := withValues(r.e.Fragments[0].Text, values)
 	var parts []*nodeRows
 	for _, node := range nodes {
 		p, err := s.participant(ctx, node)

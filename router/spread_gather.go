@@ -241,7 +241,7 @@ func (s *session) onConn(ctx context.Context, p *participant, r *spreadRun, text
 
 func (s *session) askHomeWith(ctx context.Context, p *participant, r *spreadRun, text string) ([]byte, error) {
 	out := p.conn.Stream.Out()
-	*out = pgwire.AppendParse(*out, "", text, r.types)
+	*out = pgwire.AppendParse(*out, "", p.conn.Wire(text), r.types)
 	*out = pgwire.AppendBind(*out, "", "", r.formats, r.values, nil)
 	*out = pgwire.AppendExecute(*out, "", 0)
 	*out = pgwire.AppendSync(*out)

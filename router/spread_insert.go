@@ -31,7 +31,7 @@ func (s *session) insertRows(ctx context.Context, r *spreadRun) error {
 		}
 		text := ins.Before + strings.Join(texts, ", ") + ins.After
 		out := p.conn.Stream.Out()
-		*out = pgwire.AppendParse(*out, "", text, nodeTypes(r.types, textParameters(text)))
+		*out = pgwire.AppendParse(*out, "", p.conn.Wire(text), nodeTypes(r.types, textParameters(text)))
 		*out = pgwire.AppendBind(*out, "", "", r.formats, r.values, r.results)
 		*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
 		if err := p.conn.Stream.Flush(); err != nil {

@@ -195,7 +195,7 @@ func columnTypes(ctx context.Context, conn *pool.Conn, text string, names []stri
 // describeOn asks for a text's parameters and row description.
 func describeOn(conn *pool.Conn, text string, types []uint32) (params []uint32, rows []byte, err error) {
 	out := conn.Stream.Out()
-	*out = pgwire.AppendParse(*out, "", text, types)
+	*out = pgwire.AppendParse(*out, "", conn.Wire(text), types)
 	*out = pgwire.AppendDescribe(*out, pgwire.Statement, "")
 	*out = pgwire.AppendSync(*out)
 	if err := conn.Stream.Flush(); err != nil {
