@@ -136,6 +136,16 @@ func spreadForeign(t *testing.T, conn *pgx.Conn, c *pgconn.PgConn, table, encodi
 	if got, err := c.Exec(t.Context(), string(insert)).ReadAll(); err != nil || len(got) != 1 || len(got[0].Rows) != len(rows) {
 		t.Fatalf("%v, %v", got, err)
 	}
+	// The key of each new row is computed where the old one is.
+	feed := encoded(t, conn, "INSERT INTO "+table+" SELECT k || '"+words[0]+"', 10, v FROM "+table+" WHERE n = 9", encoding)
+	if _, err := c.Exec(t.Context(), string(feed)).ReadAll(); err != nil {
+		refused(t, err, "0A000", "HINT: ")
+	} else {
+		for _, word := range words {
+			expect(t, conn, word, "SELECT v FROM "+table+" WHERE k = $1", word+"x"+words[0])
+		}
+	}
+	run(t, conn, "DELETE FROM "+table+" WHERE n = 10")
 	for _, sql := range []string{
 		"SELECT count(*) FROM " + table + " WHERE n = 9 AND v = '" + words[0] + "'",
 		"SELECT v FROM " + table + " WHERE n = 9 ORDER BY k",

@@ -148,7 +148,11 @@ func (w *feeding) store(ctx context.Context, rows [][][]byte) error {
 func (w *feeding) node(row [][]byte, key []int) (string, error) {
 	values := make([]exec.Value, len(key))
 	for i, k := range key {
-		values[i] = exec.Value{Data: row[k], Null: row[k] == nil}
+		v, err := w.s.clientKey(exec.Value{Data: row[k], Null: row[k] == nil}, &plan.Operand{})
+		if err != nil {
+			return "", err
+		}
+		values[i] = v
 	}
 	shard, err := exec.Row(w.d, &w.r.e.Feed.Pin, values, w.s)
 	if err != nil {
@@ -175,7 +179,7 @@ func (w *feeding) run(ctx context.Context, text string, list portions, counts bo
 		types := append(slices.Clone(w.r.types), make([]uint32, len(p.columns))...)
 		formats := append(slices.Clone(w.r.formats), make([]int16, len(p.columns))...)
 		out := part.conn.Stream.Out()
-		*out = pgwire.AppendParse(*out, "", text, nodeTypes(types, textParameters(text)))
+		*out = pgwire.AppendParse(*out, "", part.conn.Wire(text), nodeTypes(types, textParameters(text)))
 		*out = pgwire.AppendBind(*out, "", "", formats, values, w.r.results)
 		*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
 		if err := part.conn.Stream.Flush(); err != nil {
