@@ -173,10 +173,11 @@ func spreadForeign(t *testing.T, conn *pgx.Conn, c *pgconn.PgConn, table, encodi
 // can be a backslash is refused.
 func copyForeign(t *testing.T, conn *pgx.Conn, c *pgconn.PgConn, table, encoding string, words []string) int {
 	t.Helper()
-	var text string
+	var rows []string
 	for _, word := range words {
-		text += word + "c\t1\t" + word + "\n"
+		rows = append(rows, word+"c\t1\t"+word+"\n")
 	}
+	text := strings.Join(rows, "")
 	_, err := c.CopyFrom(t.Context(), bytes.NewReader(encoded(t, conn, text, encoding)), "COPY "+table+" FROM STDIN")
 	n := 0
 	switch encoding {

@@ -8,6 +8,7 @@ import (
 	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
 )
 
 // feedRows is how many rows of a feed are under way at once.
