@@ -82,7 +82,7 @@ func (s *Stream) read(p []byte) (int, error) {
 }
 
 func (r *rawSocket) readable(fd uintptr) bool {
-	n, errno := transfer(syscall.SYS_READ, fd, r.in.data)
+	n, errno := receive(fd, r.in.data)
 	switch {
 	case errno == syscall.EAGAIN:
 		return false
@@ -112,7 +112,7 @@ func (s *Stream) write(p []byte) (int, error) {
 func (r *rawSocket) writable(fd uintptr) bool {
 	w := &r.out
 	for w.n < len(w.data) {
-		n, errno := transfer(syscall.SYS_WRITE, fd, w.data[w.n:])
+		n, errno := send(fd, w.data[w.n:])
 		if errno == syscall.EAGAIN {
 			return false
 		}
@@ -125,10 +125,20 @@ func (r *rawSocket) writable(fd uintptr) bool {
 	return true
 }
 
+// receive and send are the socket's own system calls: read and write find their way there through
+// the kernel's layer for files, which costs a little each time.
+func receive(fd uintptr, p []byte) (int, syscall.Errno) {
+	return transfer(syscall.SYS_RECVFROM, fd, p)
+}
+
+func send(fd uintptr, p []byte) (int, syscall.Errno) {
+	return transfer(syscall.SYS_SENDTO, fd, p)
+}
+
 // transfer is a system call on a non-blocking socket.
 func transfer(call, fd uintptr, p []byte) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		n, _, errno := syscall.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
 		if errno == syscall.EINTR {
 			continue
 		}
@@ -159,7 +169,7 @@ func (s *Stream) Await() error {
 // awaited reads into a buffer that is taken only when there is something.
 func (s *Stream) awaited(fd uintptr) bool {
 	buf := newBuffer(bufferSize)
-	n, errno := transfer(syscall.SYS_READ, fd, buf)
+	n, errno := receive(fd, buf)
 	if errno == 0 && n > 0 {
 		s.buf, s.r, s.w = buf, 0, n
 		return true
@@ -210,7 +220,7 @@ func (s *Stream) exchanged(fd uintptr) bool {
 	if r.sent {
 		return s.awaited(fd)
 	}
-	n, errno := transfer(syscall.SYS_WRITE, fd, s.out)
+	n, errno := send(fd, s.out)
 	if errno != 0 && errno != syscall.EAGAIN {
 		r.in.err = errno
 		return true
