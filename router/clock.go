@@ -11,9 +11,9 @@ import (
 // log of slow ones.
 type clock struct {
 	running bool
-	started time.Time
-	text    []byte // of a simple query
-	bound   string // of the first statement that a batch bound
+	started time.Duration // in the router's life
+	text    []byte        // of a simple query
+	bound   string        // of the first statement that a batch bound
 	kind    plan.Kind
 	code    string // SQLSTATE of the error that the client was told of
 	nodes   []string
@@ -22,7 +22,7 @@ type clock struct {
 
 // begin starts the clock at a client's first message; the returned context carries the span.
 func (s *session) begin(ctx context.Context, text []byte, prepared bool) context.Context {
-	s.clock = clock{running: true, started: time.Now(), text: text, nodes: s.clock.nodes[:0]}
+	s.clock = clock{running: true, started: s.router.age(), text: text, nodes: s.clock.nodes[:0]}
 	ctx, s.clock.end = s.router.cfg.Tracer.Statement(ctx, TracedStatement{
 		Text: text, Prepared: prepared, User: s.user, Database: s.database,
 	})
@@ -48,6 +48,9 @@ func (s *session) beginBatch(ctx context.Context, typ byte, msg []byte) {
 	s.begin(ctx, text, prepared)
 	s.clock.text = nil // the message is gone when the batch ends
 }
+
+// age is how long the router exists. It reads one clock of the system where time.Now reads two.
+func (r *Router) age() time.Duration { return time.Since(r.born) }
 
 // count notes how a statement is executed, and where when somebody records it.
 func (s *session) count(kind plan.Kind, node string) {
@@ -79,7 +82,7 @@ func (s *session) finish() {
 		return
 	}
 	c.running = false
-	took := time.Since(c.started)
+	took := s.router.age() - c.started
 	s.router.measures.statement(c.kind, took)
 	if c.end != nil {
 		c.end(SpanOutcome{Kind: c.kind.String(), Nodes: c.nodes, SQLState: c.code})

@@ -15,8 +15,9 @@ import (
 // comes; answers keep the order of the messages.
 type extended struct {
 	statements map[string]*prepared
-	portals    map[string]*portal
-	unnamed    portal // storage of the unnamed portal, used again and again
+	portals    map[string]*portal // those with a name
+	unnamed    portal             // the one without, its memory used again and again
+	hasUnnamed bool
 
 	parse    pgwire.Parse
 	bind     pgwire.Bind
@@ -38,6 +39,7 @@ type prepared struct {
 	name  string
 	text  string // in UTF-8
 	oids  []uint32
+	key   []byte // of the plan cache; made when it is first needed
 	entry *planned
 	rows  []byte // the description of its result that the client relies on
 	// raw is the text as the client wrote it, when that was in another encoding.
@@ -61,11 +63,48 @@ type portal struct {
 func (e *extended) busy() bool { return e.segment != nil || e.touched }
 
 // closePortals forgets portals at the end of a transaction.
-func (e *extended) closePortals() { clear(e.portals) }
+func (e *extended) closePortals() {
+	e.hasUnnamed = false
+	if len(e.portals) > 0 {
+		clear(e.portals)
+	}
+}
+
+// bound is a portal that the client has bound, or nil.
+func (e *extended) bound(name string) *portal {
+	if name != "" {
+		return e.portals[name]
+	}
+	if e.hasUnnamed {
+		return &e.unnamed
+	}
+	return nil
+}
+
+// setPortal stores a portal.
+func (e *extended) setPortal(name string, p portal) {
+	if name == "" {
+		e.unnamed, e.hasUnnamed = p, true
+		return
+	}
+	if e.portals == nil {
+		e.portals = map[string]*portal{}
+	}
+	named := p // so that only these are on the heap
+	e.portals[name] = &named
+}
+
+func (e *extended) dropPortal(name string) {
+	if name == "" {
+		e.hasUnnamed = false
+		return
+	}
+	delete(e.portals, name)
+}
 
 // dropPortal forgets the unnamed statement and portal, as a simple query does.
 func (t *transaction) dropPortal(s *session) {
-	delete(s.extended.portals, "")
+	s.extended.dropPortal("")
 	delete(s.extended.statements, "")
 }
 
@@ -152,6 +191,10 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 		return err
 	}
 	s.text, s.raw = text, e.parse.Query
+	if name == "" && !s.encodings.foreign && s.parsedBefore(e.statements[name]) {
+		e.owed = e.statements[name]
+		return nil
+	}
 	p := &prepared{name: name, text: string(text), oids: e.parse.OIDs(nil)}
 	if s.encodings.foreign {
 		p.raw, p.rawEncoding = string(e.parse.Query), s.encodings.client
@@ -167,6 +210,21 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 	e.statements[name] = p
 	e.owed = p
 	return nil
+}
+
+// parsedBefore reports that a Parse would make the statement that is there already. Drivers that do
+// not name their statements send the same text again and again.
+func (s *session) parsedBefore(p *prepared) bool {
+	parse := &s.extended.parse
+	if p == nil || s.searchPathUnknown || p.text != string(parse.Query) || len(p.oids) != parse.NumOIDs() {
+		return false
+	}
+	for i, oid := range p.oids {
+		if parse.OID(i) != oid {
+			return false
+		}
+	}
+	return s.findPrepared(p, s.router.view.Load().m.Epoch) == p.entry
 }
 
 // payOwed tells the client that its Parse is complete, when nothing else will.
@@ -361,7 +419,7 @@ func (s *session) closeMessage(ctx context.Context, msg []byte) error {
 		return s.synthesize(ctx, pgwire.AppendCloseComplete(nil))
 	}
 	po := s.portal(name)
-	delete(e.portals, name)
+	e.dropPortal(name)
 	if po == nil || po.part == nil || s.txn.part(po.part.node) == nil {
 		return s.synthesize(ctx, pgwire.AppendCloseComplete(nil))
 	}

@@ -37,11 +37,8 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 		return err
 	}
 	name := string(e.bind.Portal)
-	if name != "" && e.portals[name] != nil {
+	if name != "" && e.bound(name) != nil {
 		return pgwire.Errorf("42P03", "cursor %q already exists", name)
-	}
-	if e.portals == nil {
-		e.portals = map[string]*portal{}
 	}
 	return s.bindStatement(ctx, st, name)
 }
@@ -63,7 +60,7 @@ func (s *session) bindStatement(ctx context.Context, st *prepared, name string) 
 	if routed(st.entry) {
 		return s.bindRoute(ctx, st, name)
 	}
-	e.portals[name] = &portal{stmt: st, values: textParams(&e.bind)}
+	e.setPortal(name, portal{stmt: st, values: textParams(&e.bind)})
 	if spreads(st.entry) {
 		return s.bindSpread(ctx, st, &st.entry.statements[0], name)
 	}
@@ -95,7 +92,7 @@ func (s *session) ownPortal(entry *planned) bool {
 // bindSpread makes a portal for a statement over several nodes; it runs when it is executed.
 func (s *session) bindSpread(ctx context.Context, st *prepared, planned *plannedStatement, name string) error {
 	e := &s.extended
-	e.portals[name] = &portal{stmt: st, spread: planned, args: argumentsOf(&e.bind, st.entry.params)}
+	e.setPortal(name, portal{stmt: st, spread: planned, args: argumentsOf(&e.bind, st.entry.params)})
 	if err := s.payOwed(ctx); err != nil {
 		return err
 	}
@@ -227,7 +224,7 @@ func (s *session) bindRoute(ctx context.Context, st *prepared, name string) erro
 	out := p.conn.Stream.Out()
 	*out = e.bind.AppendRenamed(*out, name, server)
 	e.awaited++
-	e.portals[name] = e.newPortal(name, portal{stmt: st, part: p})
+	e.setPortal(name, portal{stmt: st, part: p})
 	return nil
 }
 
@@ -243,15 +240,6 @@ func (s *session) bindTarget(ctx context.Context, st *prepared, pl *plan.Plan) (
 		return "", false, errAborted()
 	}
 	return s.cursorNode(cursorName(st.entry.statements[0].tree.Tree)), false, nil
-}
-
-// newPortal stores a portal; the unnamed one needs no memory of its own.
-func (e *extended) newPortal(name string, p portal) *portal {
-	if name != "" {
-		return &p
-	}
-	e.unnamed = p
-	return &e.unnamed
 }
 
 // parseOn makes sure that the connection has the statement, and returns its name there. The

@@ -19,12 +19,8 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 		return nil, err
 	}
 	v := s.router.view.Load()
-	key := preparedKey(p)
-	if !s.schemaChanged && !s.hasTemporary() {
-		if hit := s.space.find(nil, key, v.m.Epoch); hit != nil {
-			s.router.plans.hits.Add(1)
-			return hit, nil
-		}
+	if hit := s.findPrepared(p, v.m.Epoch); hit != nil {
+		return hit, nil
 	}
 	s.router.plans.misses.Add(1)
 	stmts, err := analyze.Parse(p.text)
@@ -44,9 +40,24 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 	}
 	entry.described = described
 	if !s.schemaChanged && !s.hasTemporary() && (len(stmts) == 0 || !isCursor(stmts[0].Class)) && !ofThisSession(stmts) {
-		s.space.store(nil, key, entry, true)
+		s.space.store(nil, p.key, entry, true)
 	}
 	return entry, nil
+}
+
+// findPrepared looks a statement up in the plan cache.
+func (s *session) findPrepared(p *prepared, epoch uint64) *planned {
+	if p.key == nil {
+		p.key = preparedKey(p)
+	}
+	if s.schemaChanged || s.hasTemporary() {
+		return nil
+	}
+	hit := s.space.find(nil, p.key, epoch)
+	if hit != nil {
+		s.router.plans.hits.Add(1)
+	}
+	return hit
 }
 
 // preparedKey is the text and the parameter types that the client gave.
@@ -260,7 +271,7 @@ func withFormats(rows []byte, formats []int16) []byte {
 
 // portal finds a portal: one that was bound, or a cursor that SQL declared in this transaction.
 func (s *session) portal(name string) *portal {
-	if po := s.extended.portals[name]; po != nil || name == "" {
+	if po := s.extended.bound(name); po != nil || name == "" {
 		return po
 	}
 	if node, ok := s.cursors[name]; ok {

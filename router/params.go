@@ -97,6 +97,6 @@ func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) 
 	s.relay.Watch['1'] = true
 	e.owed = nil
 	e.awaited++
-	e.portals[name] = &portal{stmt: st, part: p}
+	e.setPortal(name, portal{stmt: st, part: p})
 	return nil
 }

@@ -90,6 +90,7 @@ type Router struct {
 	cfg   Config
 	store topo.Store
 	log   *slog.Logger
+	born  time.Time
 
 	live          atomic.Pointer[live]
 	pool          *pool.Pool
@@ -122,7 +123,7 @@ func New(cfg Config, store topo.Store, log *slog.Logger) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{
-		cfg: cfg, store: store, log: log,
+		cfg: cfg, store: store, log: log, born: time.Now(),
 		acks: make(chan struct{}, 1), left: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	r.catalogs.init(r)
