@@ -19,6 +19,7 @@ type options struct {
 	clients  string
 	rows     int
 	only     string
+	crowd    bool
 }
 
 func main() {
@@ -29,6 +30,7 @@ func main() {
 	flag.StringVar(&o.clients, "clients", "8,32", "numbers of clients")
 	flag.IntVar(&o.rows, "rows", 100000, "rows of the table")
 	flag.StringVar(&o.only, "only", "", "measure only workloads whose name contains this, e.g. select/prepared")
+	flag.BoolVar(&o.crowd, "crowd", true, "measure 5000 idle clients, and 200 active ones among them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -58,5 +60,8 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	return s.memory(ctx)
+	if o.crowd {
+		return s.crowd(ctx, o)
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // workload is one script under one protocol with one number of clients.
@@ -133,46 +130,4 @@ func cpuTime(pid int) float64 {
 	system, _ := strconv.ParseFloat(fields[12], 64)
 	const ticks = 100 // per second, on every Linux
 	return (user + system) / ticks
-}
-
-// memory measures what idle clients cost the router.
-func (s *setup) memory(ctx context.Context) error {
-	const clients = 5000
-	before := residentKB(s.router.pid)
-	config, err := pgx.ParseConfig(s.router.dsn)
-	if err != nil {
-		return err
-	}
-	config.DialFunc = (&net.Dialer{}).DialContext
-	conns := make([]*pgx.Conn, 0, clients)
-	defer func() {
-		for _, c := range conns {
-			_ = c.Close(ctx)
-		}
-	}()
-	for range clients {
-		c, err := pgx.ConnectConfig(ctx, config)
-		if err != nil {
-			return fmt.Errorf("idle client %d: %w", len(conns)+1, err)
-		}
-		conns = append(conns, c)
-	}
-	after := residentKB(s.router.pid)
-	fmt.Printf("\n%d idle clients: %.1f KB of the router's memory each (%d MB in all)\n", clients,
-		float64(after-before)/clients, after/1024)
-	return nil
-}
-
-func residentKB(pid int) int {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, _ := strconv.Atoi(strings.Fields(rest)[0])
-			return n
-		}
-	}
-	return 0
 }

@@ -28,6 +28,7 @@ type setup struct {
 	node    target
 	address string // how the router reaches the node; pgbouncer goes the same way
 	router  target
+	metrics string // the address of the router's metrics
 	bouncer target // transaction pooling
 	session target // session pooling
 	running []*exec.Cmd
@@ -86,8 +87,8 @@ func (s *setup) startCluster(ctx context.Context) error {
 	var status struct {
 		Nodes   []struct{ DSN string }
 		Routers []struct {
-			DSN string
-			PID int
+			DSN, HTTP string
+			PID       int
 		}
 	}
 	if err := json.Unmarshal(out, &status); err != nil {
@@ -95,6 +96,7 @@ func (s *setup) startCluster(ctx context.Context) error {
 	}
 	s.node = target{dsn: status.Nodes[0].DSN}
 	s.router = target{dsn: status.Routers[0].DSN, pid: status.Routers[0].PID}
+	s.metrics = status.Routers[0].HTTP
 	s.address, err = s.nodeAddress(ctx)
 	return err
 }
