@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,31 +91,60 @@ func median(list []sample) sample {
 	return sample{rates[len(rates)/2], cpus[len(cpus)/2]}
 }
 
-var (
-	rateLine  = regexp.MustCompile(`tps = ([0-9.]+)`)
-	countLine = regexp.MustCompile(`number of transactions actually processed: (\d+)`)
-)
+// progressLine is what pgbench reports every second, once all its clients are connected.
+var progressLine = regexp.MustCompile(`^progress: ([0-9.]+) s, ([0-9.]+) tps`)
 
+// once runs pgbench against one target. The first second does not count, so that neither logins, which
+// cost a proxy thousands of statements each, nor plans that are made for the first time blur the rest.
 func (s *setup) once(ctx context.Context, w workload, t target, o options) (sample, error) {
 	pgbench, err := lookPath("pgbench")
 	if err != nil {
 		return sample{}, err
 	}
-	before := cpuTime(t.pid)
 	cmd := exec.CommandContext(ctx, pgbench, "-n", "-M", w.protocol, "-f", w.script, "-c", strconv.Itoa(w.clients), "-j", "2",
-		"-T", strconv.Itoa(max(1, int(o.duration.Seconds()))), t.dsn)
-	out, err := cmd.CombinedOutput()
+		"-P", "1", "-T", strconv.Itoa(1+max(1, int(o.duration.Seconds()))), t.dsn)
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
-		return sample{}, fmt.Errorf("pgbench: %w: %s", err, out)
+		return sample{}, err
 	}
-	used := cpuTime(t.pid) - before
-	rate, count := rateLine.FindSubmatch(out), countLine.FindSubmatch(out)
-	if rate == nil || count == nil {
-		return sample{}, fmt.Errorf("pgbench said: %s", out)
+	if err := cmd.Start(); err != nil {
+		return sample{}, fmt.Errorf("pgbench: %w", err)
 	}
-	perSecond, _ := strconv.ParseFloat(string(rate[1]), 64)
-	n, _ := strconv.ParseFloat(string(count[1]), 64)
-	return sample{perSecond, used * 1e6 / n}, nil
+	one, said := follow(stderr, t.pid)
+	if err := cmd.Wait(); err != nil {
+		return sample{}, fmt.Errorf("pgbench: %w: %s", err, said)
+	}
+	if one.perSecond == 0 {
+		return sample{}, fmt.Errorf("pgbench said: %s", said)
+	}
+	return one, nil
+}
+
+// follow reads pgbench's reports as they come and measures from the first to the last. What else it said
+// comes back too.
+func follow(reports io.Reader, pid int) (sample, string) {
+	var said strings.Builder
+	var began, last, statements, cpuBegan, cpuLast float64
+	lines := bufio.NewScanner(reports)
+	for lines.Scan() {
+		m := progressLine.FindStringSubmatch(lines.Text())
+		if m == nil {
+			said.WriteString(lines.Text() + "\n")
+			continue
+		}
+		at, _ := strconv.ParseFloat(m[1], 64)
+		rate, _ := strconv.ParseFloat(m[2], 64)
+		if cpuLast = cpuTime(pid); began == 0 {
+			began, cpuBegan = at, cpuLast
+		} else {
+			statements += rate * (at - last)
+		}
+		last = at
+	}
+	if statements == 0 {
+		return sample{}, said.String()
+	}
+	return sample{statements / (last - began), (cpuLast - cpuBegan) * 1e6 / statements}, said.String()
 }
 
 // cpuTime is the CPU time of a process in seconds, 0 for none.
