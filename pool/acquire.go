@@ -61,21 +61,38 @@ func (k *keyPool) request(ctx context.Context, now int64) (w *waiter, victim *Co
 			return nil, victim, nil
 		}
 	}
-	w = &waiter{pool: k, since: now, granted: make(chan grant, 1)}
+	w = n.pool.waiter()
+	w.pool, w.since = k, now
 	n.enqueue(w)
 	return w, nil, nil
 }
 
-func (p *Pool) wait(ctx context.Context, w *waiter) (grant, error) {
+// waiter makes one, of the memory of an earlier one if there is: under a load beyond the pool's limit
+// every statement waits.
+func (p *Pool) waiter() *waiter {
+	if w, ok := p.waiters.Get().(*waiter); ok {
+		return w
+	}
 	timer := time.NewTimer(p.cfg.QueueTimeout)
-	defer timer.Stop()
+	timer.Stop()
+	return &waiter{granted: make(chan grant, 1), timer: timer}
+}
+
+// wait waits for w's turn. Afterwards w is out of the queue with nothing granted, so another can use it.
+func (p *Pool) wait(ctx context.Context, w *waiter) (grant, error) {
+	w.timer.Reset(p.cfg.QueueTimeout)
+	defer func() {
+		w.timer.Stop()
+		w.pool = nil
+		p.waiters.Put(w)
+	}()
 	var err error
 	select {
 	case g := <-w.granted:
 		return g, g.err
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-timer.C:
+	case <-w.timer.C:
 		err = p.queueError(w.pool)
 	}
 	n := w.pool.node

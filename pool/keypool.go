@@ -1,6 +1,9 @@
 package pool
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // keyPool is the connections of one Key. Everything in it is guarded by its node's mutex.
 //
@@ -119,6 +122,7 @@ type waiter struct {
 	pool    *keyPool
 	since   int64
 	granted chan grant // of capacity 1; receives once, after the waiter left the queue
+	timer   *time.Timer
 }
 
 // grant ends the wait with a connection, with a place to open one (both nil), or with an error.

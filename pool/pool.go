@@ -33,6 +33,8 @@ type Pool struct {
 	retired []*node // left the map, but some of their connections are still held
 	closed  bool
 
+	waiters sync.Pool // of *waiter that nobody uses
+
 	conns sync.WaitGroup // every connection, from its reservation to its end
 	tasks sync.WaitGroup // goroutines of the pool
 	life  context.Context
