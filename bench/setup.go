@@ -64,6 +64,9 @@ func start(ctx context.Context, o options) (_ *setup, err error) {
 	if err := s.startCluster(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.startRouter(ctx); err != nil {
+		return nil, err
+	}
 	if s.bouncer, err = s.startBouncer(ctx, "transaction"); err != nil {
 		return nil, err
 	}
@@ -84,21 +87,51 @@ func (s *setup) startCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the cluster's status: %w", err)
 	}
-	var status struct {
-		Nodes   []struct{ DSN string }
-		Routers []struct {
-			DSN, HTTP string
-			PID       int
-		}
-	}
+	var status struct{ Nodes []struct{ DSN string } }
 	if err := json.Unmarshal(out, &status); err != nil {
 		return err
 	}
 	s.node = target{dsn: status.Nodes[0].DSN}
-	s.router = target{dsn: status.Routers[0].DSN, pid: status.Routers[0].PID}
-	s.metrics = status.Routers[0].HTTP
 	s.address, err = s.nodeAddress(ctx)
 	return err
+}
+
+// startRouter runs a router apart from the cluster's own: Linux shares the cores out by session first,
+// so every proxy has a session of its own, none together with the server or with pgbench.
+func (s *setup) startRouter(ctx context.Context) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	httpPort, err := freePort()
+	if err != nil {
+		return err
+	}
+	s.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(httpPort))
+	cmd := exec.Command(s.pgshoal, "router", "--dir", s.cluster(), "--port", strconv.Itoa(port), "--http", s.metrics, "--name", "bench")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	s.router, err = s.startProxy(ctx, cmd, port)
+	return err
+}
+
+// startProxy starts a proxy and waits until it answers.
+func (s *setup) startProxy(ctx context.Context, cmd *exec.Cmd, port int) (target, error) {
+	via, err := url.Parse(s.node.dsn)
+	if err != nil {
+		return target{}, err
+	}
+	via.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return target{}, fmt.Errorf("starting %s: %w", cmd.Path, err)
+	}
+	s.running = append(s.running, cmd)
+	t := target{dsn: via.String(), pid: cmd.Process.Pid}
+	if err := await(ctx, t.dsn); err != nil {
+		return target{}, fmt.Errorf("%s does not answer: %w: %s", cmd.Path, err, stderr.String())
+	}
+	return t, nil
 }
 
 // nodeAddress is the node's address in the map: a directory of Unix sockets or a host, and a port.
@@ -164,23 +197,12 @@ logfile = %s
 	if err := unprivileged(cmd, dir); err != nil {
 		return target{}, err
 	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		return target{}, fmt.Errorf("starting pgbouncer: %w", err)
-	}
-	s.running = append(s.running, cmd)
-	via := *node
-	via.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	t := target{dsn: via.String(), pid: cmd.Process.Pid}
-	if err := await(ctx, t.dsn); err != nil {
-		return target{}, fmt.Errorf("pgbouncer does not answer: %w: %s", err, stderr.String())
-	}
-	return t, nil
+	return s.startProxy(ctx, cmd, port)
 }
 
 // unprivileged makes a command run as another user when this one is root, which pgbouncer refuses.
 func unprivileged(cmd *exec.Cmd, dir string) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -190,7 +212,7 @@ func unprivileged(cmd *exec.Cmd, dir string) error {
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	return os.Chown(dir, uid, gid)
 }
 
