@@ -54,7 +54,7 @@ func (s *session) finishSegment(ctx context.Context) error {
 // segmentOver resets what the relay of a segment needed.
 func (s *session) segmentOver(p *participant, failed bool) {
 	r := &s.relay
-	r.swallow, r.ownCloses = r.swallow[:0], 0
+	r.swallow, r.parsed, r.ownCloses = r.swallow[:0], 0, 0
 	r.Watch['1'], r.Watch['3'] = false, false
 	if failed {
 		for _, id := range s.extended.fresh {

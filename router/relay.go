@@ -20,7 +20,8 @@ type relayState struct {
 	keepReady bool   // ReadyForQuery is for the router, not for the client
 	extended  bool   // the client spoke the simple protocol, the router extended to the node
 	untilDone int    // stop after so many complete answers instead of at ReadyForQuery
-	swallow   []bool // for each ParseComplete that comes: is it the router's own?
+	swallow   []bool // for each ParseComplete of the segment: is it the router's own?
+	parsed    int    // so many of them have come
 	ownCloses int    // so many CloseComplete are the router's own
 	copyIn    bool
 	synced    bool // what was sent ended with the client's Sync
@@ -58,9 +59,9 @@ func (r *relayState) message(typ byte, msg []byte) (pgwire.Action, error) {
 	case 'W':
 		return pgwire.StopDrop, errors.New("a node began a copy in both directions")
 	case '1':
-		if len(r.swallow) > 0 {
-			drop := r.swallow[0]
-			r.swallow = r.swallow[1:]
+		if r.parsed < len(r.swallow) {
+			drop := r.swallow[r.parsed]
+			r.parsed++
 			if drop {
 				return pgwire.Drop, nil
 			}
