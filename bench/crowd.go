@@ -27,7 +27,6 @@ func (s *setup) crowd(ctx context.Context, o options) error {
 	if err := s.raiseLimit(ctx); err != nil {
 		return err
 	}
-	o.duration = max(o.duration, 5*time.Second) // connecting takes a good part of it
 	w := workload{"crowd", filepath.Join(s.dir, "select.sql"), "prepared", activeClients}
 	alone, err := s.several(ctx, w, o)
 	if err != nil {

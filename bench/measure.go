@@ -94,15 +94,16 @@ func median(list []sample) sample {
 // progressLine is what pgbench reports every second, once all its clients are connected.
 var progressLine = regexp.MustCompile(`^progress: ([0-9.]+) s, ([0-9.]+) tps`)
 
-// once runs pgbench against one target. The first second does not count, so that neither logins, which
-// cost a proxy thousands of statements each, nor plans that are made for the first time blur the rest.
+// once runs pgbench against one target and ends it when it has worked long enough: pgbench's own limit
+// counts from before its logins. The first second does not count, so that neither logins, which cost a proxy
+// thousands of statements each, nor plans that are made for the first time blur the rest.
 func (s *setup) once(ctx context.Context, w workload, t target, o options) (sample, error) {
 	pgbench, err := lookPath("pgbench")
 	if err != nil {
 		return sample{}, err
 	}
 	cmd := exec.CommandContext(ctx, pgbench, "-n", "-M", w.protocol, "-f", w.script, "-c", strconv.Itoa(w.clients), "-j", "2",
-		"-P", "1", "-T", strconv.Itoa(1+max(1, int(o.duration.Seconds()))), t.dsn)
+		"-P", "1", "-T", strconv.Itoa(longest), t.dsn)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return sample{}, err
@@ -110,9 +111,11 @@ func (s *setup) once(ctx context.Context, w workload, t target, o options) (samp
 	if err := cmd.Start(); err != nil {
 		return sample{}, fmt.Errorf("pgbench: %w", err)
 	}
-	one, said := follow(stderr, t.pid)
-	if err := cmd.Wait(); err != nil {
-		return sample{}, fmt.Errorf("pgbench: %w: %s", err, said)
+	one, said := follow(stderr, t.pid, o.duration.Seconds())
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	if ctx.Err() != nil {
+		return sample{}, context.Cause(ctx)
 	}
 	if one.perSecond == 0 {
 		return sample{}, fmt.Errorf("pgbench said: %s", said)
@@ -120,13 +123,16 @@ func (s *setup) once(ctx context.Context, w workload, t target, o options) (samp
 	return one, nil
 }
 
-// follow reads pgbench's reports as they come and measures from the first to the last. What else it said
-// comes back too.
-func follow(reports io.Reader, pid int) (sample, string) {
+// longest is how many seconds pgbench may take in all.
+const longest = 600
+
+// follow reads pgbench's reports as they come and measures from the first one for some seconds. What else
+// it said comes back too.
+func follow(reports io.Reader, pid int, seconds float64) (sample, string) {
 	var said strings.Builder
 	var began, last, statements, cpuBegan, cpuLast float64
 	lines := bufio.NewScanner(reports)
-	for lines.Scan() {
+	for (began == 0 || last-began < seconds-0.5) && lines.Scan() {
 		m := progressLine.FindStringSubmatch(lines.Text())
 		if m == nil {
 			said.WriteString(lines.Text() + "\n")
