@@ -64,7 +64,9 @@ func (e *extended) busy() bool { return e.segment != nil || e.touched }
 
 // closePortals forgets portals at the end of a transaction.
 func (e *extended) closePortals() {
-	e.hasUnnamed = false
+	if e.hasUnnamed {
+		e.dropPortal("")
+	}
 	if len(e.portals) > 0 {
 		clear(e.portals)
 	}
@@ -96,7 +98,7 @@ func (e *extended) setPortal(name string, p portal) {
 
 func (e *extended) dropPortal(name string) {
 	if name == "" {
-		e.hasUnnamed = false
+		e.unnamed, e.hasUnnamed = portal{}, false // its values can be large
 		return
 	}
 	delete(e.portals, name)
