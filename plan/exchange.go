@@ -214,6 +214,9 @@ func queryOf(n *pg.Node) *pg.Node {
 func (x *exchanger) plan() (*Exchange, error) {
 	p := x.p
 	p.exchanging = true
+	if currentOf(x.root) {
+		return nil, refuse("Fix the key, or find the row by its key.", "WHERE CURRENT OF over several nodes is not supported")
+	}
 	x.inlineViews()
 	x.hoist()
 	top := p.query(x.root, nil)
@@ -362,6 +365,18 @@ func (x *exchanger) copyEach() error {
 		}
 	}
 	return nil
+}
+
+// currentOf reports WHERE CURRENT OF.
+func currentOf(n *pg.Node) bool {
+	found := false
+	analyze.Walk(n, func(m proto.Message) bool {
+		if _, ok := m.(*pg.CurrentOfExpr); ok {
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // hoist evaluates what would be different on each node once beforehand: now() and the like.

@@ -32,6 +32,7 @@ func (x *exchanger) write(top *block) {
 	switch {
 	case r.table == nil && r.body == nil || r.table != nil && p.placed(r.table).placement == catalog.Local:
 		x.writeAtHome(top)
+	case r.table != nil && p.placed(r.table).placement == catalog.Reference && x.feedCopies(r):
 	case r.table != nil && p.placed(r.table).placement == catalog.Reference:
 		p.fail(refuse("Write constants, or read from reference tables only.",
 			"a write to reference table %q that reads rows of several nodes is not supported yet", r.table.Name))
@@ -71,6 +72,10 @@ func (x *exchanger) each(top *block, r *ref) bool {
 		at = x.insertSide(top, r)
 	case x.root.GetMergeStmt() != nil:
 		at = x.mergeSide(top, r)
+	case x.root.GetSelectStmt() != nil: // the write stands in WITH
+		if at = x.block(top, nil).side; len(x.root.GetSelectStmt().SortClause) > 0 || x.p.rekeyed[r] || len(x.p.rekeys) > 0 {
+			return false
+		}
 	default:
 		at = x.core(top, nil)
 		if x.p.rekeyed[r] || len(x.p.rekeys) > 0 {

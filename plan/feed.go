@@ -133,11 +133,30 @@ func (f *feeder) finish(feed *Feed, statements ...*pg.Node) bool {
 	return true
 }
 
+// feedCopies plans INSERT ... SELECT into a reference table: all nodes get the same rows.
+func (x *exchanger) feedCopies(r *ref) bool {
+	s := x.root.GetInsertStmt()
+	if s == nil || s.OnConflictClause != nil || len(s.SelectStmt.GetSelectStmt().GetValuesLists()) > 0 {
+		return false
+	}
+	names := insertNames(r.table, s.Cols)
+	if body := x.p.blocks[s.SelectStmt.GetSelectStmt()]; body != nil && len(body.outputs) < len(names) {
+		names = names[:len(body.outputs)]
+	}
+	for i := range r.table.Columns {
+		if c := &r.table.Columns[i]; !slices.Contains(names, c.Name) && x.p.defaultDiffers(c) {
+			return false
+		}
+	}
+	return x.feedInsert(s, r)
+}
+
 func (x *exchanger) feedInsert(s *pg.InsertStmt, r *ref) bool {
 	sel := s.SelectStmt.GetSelectStmt()
 	body := x.p.blocks[sel]
 	names := insertNames(r.table, s.Cols)
-	if body == nil || body.holes || len(body.outputs) > len(names) || s.WithClause != nil && hasSublinkIn(s.ReturningList) {
+	if body == nil || body.holes || len(body.outputs) > len(names) || hasSublinkIn(s.ReturningList) ||
+		s.OnConflictClause != nil && hasSublink(&pg.Node{Node: &pg.Node_OnConflictClause{OnConflictClause: s.OnConflictClause}}) {
 		return false
 	}
 	f := &feeder{x: x, table: r.table, query: plainSelect()}
@@ -156,7 +175,7 @@ func (x *exchanger) feedInsert(s *pg.InsertStmt, r *ref) bool {
 	}
 	f.query.FromClause = []*pg.Node{{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: s.SelectStmt, Alias: alias}}}}
 	rows.FromClause = []*pg.Node{relationNode(rowsName)}
-	feed := &Feed{}
+	feed := &Feed{Everywhere: x.p.placed(r.table).placement == catalog.Reference}
 	for _, k := range x.p.placed(r.table).keys {
 		at := slices.Index(names[:len(body.outputs)], r.table.Columns[k].Name)
 		if at < 0 {

@@ -121,7 +121,9 @@ func (x *exchanger) whole(b *block) bool {
 		return false
 	}
 	s := proto.Clone(b.stmt).(*pg.SelectStmt)
-	s.SortClause = nil
+	if !distinctOn(b.stmt) { // which rows it keeps depends on their order
+		s.SortClause = nil
+	}
 	final := plainSelect()
 	if len(b.arms) == 0 {
 		s.TargetList = cloneAll(targets)

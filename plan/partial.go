@@ -51,6 +51,9 @@ func (x *exchanger) partial(b *block) bool {
 		return false
 	}
 	f := c.fragment
+	if len(f.TargetList) == 0 { // HAVING alone: still one row from each node
+		c.add(pg.MakeFuncCallNode([]*pg.Node{pg.MakeStrNode("pg_catalog"), pg.MakeStrNode("count")}, []*pg.Node{pg.MakeAConstIntNode(1, -1)}, -1))
+	}
 	f.WithClause, f.FromClause, f.WhereClause = s.WithClause, s.FromClause, s.WhereClause
 	bases := x.bases(s)
 	name := x.newFragment(proto.Clone(f).(*pg.SelectStmt), at, bases)

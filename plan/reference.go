@@ -17,7 +17,7 @@ func (p *planner) everyNode(n *pg.Node, distributed, local []*ref) {
 	at := slices.IndexFunc(p.targets, p.isReference)
 	t := p.targets[at].table
 	if len(distributed)+len(local) > 0 || p.temporary || p.unknownTable || len(p.targets) > 1 {
-		p.fail(refuse("Write constants, or read from reference tables only.",
+		p.fail(refuseSeveral("Write constants, or read from reference tables only.",
 			"a write to reference table %q that reads other tables is not supported yet", t.Name))
 		return
 	}

@@ -106,7 +106,10 @@ func (x *exchanger) sorted(b *block, at side) bool {
 		return false
 	}
 	f := proto.Clone(s).(*pg.SelectStmt)
-	f.LimitCount, f.LimitOffset, f.SortClause = nil, nil, nil
+	f.LimitCount, f.LimitOffset = nil, nil
+	if !distinctOn(s) { // which rows it keeps depends on their order
+		f.SortClause = nil
+	}
 	f.LimitOption = pg.LimitOption_LIMIT_OPTION_DEFAULT
 	f.TargetList = cloneAll(targets)
 	final := plainSelect()
@@ -115,7 +118,7 @@ func (x *exchanger) sorted(b *block, at side) bool {
 		by := cloneNode(n)
 		position, found := sortedOutput(b, by.GetSortBy().Node)
 		if !found {
-			if len(s.DistinctClause) > 0 || hasColumnOfOutput(b, by.GetSortBy().Node) {
+			if len(s.DistinctClause) > 0 && !distinctOn(s) || hasColumnOfOutput(b, by.GetSortBy().Node) {
 				return false
 			}
 			position = len(f.TargetList)
@@ -137,7 +140,7 @@ func (x *exchanger) sorted(b *block, at side) bool {
 
 // pushLimit sorts and cuts on the nodes already, when the number of rows is a plain expression.
 func (x *exchanger) pushLimit(f, final *pg.SelectStmt) {
-	if final.LimitCount == nil || final.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES ||
+	if final.LimitCount == nil || final.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES || len(f.SortClause) > 0 ||
 		!x.sameEverywhere(final.LimitCount) || final.LimitOffset != nil && !x.sameEverywhere(final.LimitOffset) {
 		return
 	}

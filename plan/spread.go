@@ -218,10 +218,13 @@ func (p *planner) wholeKey(r *ref) [][]column {
 // sameEverywhere reports an expression that every node answers alike, and that reads no tables.
 func (x *exchanger) sameEverywhere(n *pg.Node) bool {
 	same := true
-	eachExpression(n.ProtoReflect(), func(n *pg.Node) bool {
-		same = same && x.p.volatility(n) == 'i' && n.GetSubLink() == nil
+	check := func(n *pg.Node) bool {
+		same = same && x.p.volatility(n) == 'i' && n.GetSubLink() == nil && n.GetSelectStmt() == nil
 		return same
-	})
+	}
+	if check(n) {
+		eachExpression(n.ProtoReflect(), check)
+	}
 	return same
 }
 

@@ -200,7 +200,7 @@ func (s *session) sendParams(ctx context.Context, st *plannedStatement, node, te
 		return err
 	}
 	p.wrote = p.wrote || st.plan.Writes
-	appendStatement(p, text, types, values)
+	appendStatement(p, text, arguments{types: types, values: values})
 	s.relay.keepReady, s.relay.extended = true, true
 	for _, t := range []byte("12n") {
 		s.relay.Watch[t] = true
@@ -223,10 +223,10 @@ func (s *session) sendParams(ctx context.Context, st *plannedStatement, node, te
 }
 
 // appendStatement sends a text with parameters in the extended protocol.
-func appendStatement(p *participant, text string, types []uint32, values [][]byte) {
+func appendStatement(p *participant, text string, a arguments) {
 	out := p.conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", p.conn.Wire(text), types)
-	buf = pgwire.AppendBind(buf, "", "", nil, values, nil)
+	buf := pgwire.AppendParse(*out, "", text, a.types)
+	buf = pgwire.AppendBind(buf, "", "", a.formats, a.values, a.results)
 	buf = pgwire.AppendDescribe(buf, pgwire.Portal, "")
 	buf = pgwire.AppendExecute(buf, "", 0)
 	*out = pgwire.AppendSync(buf)
@@ -265,23 +265,24 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	other, params, types := st.plan.OtherText, [][]byte(nil), []uint32(nil)
+	other := st.plan.OtherText
+	var args *arguments
 	if rw := st.plan.Rewrite; rw != nil {
-		if params, types, err = s.evaluate(ctx, rw.Eval); err != nil {
+		args, text = &arguments{}, rw.Text
+		if args.values, args.types, err = s.evaluate(ctx, rw.Eval); err != nil {
 			return nil, err
 		}
-		text = rw.Text
 	}
 	if other == "" {
 		other = text
 	}
-	otherParams, otherTypes := params, types
+	atHome := args
 	if e := st.plan.Exchange; e != nil {
-		if text, types, params, err = s.gathered(ctx, st, e); err != nil {
+		if text, atHome, err = s.gathered(ctx, st, e); err != nil {
 			return nil, err
 		}
 	}
-	answer, err := s.onHome(ctx, m, text, types, params)
+	answer, err := s.onHome(ctx, m, text, atHome)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +294,7 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 			return nil, err
 		}
 	}
-	if err := s.onOthers(ctx, m, st, other, otherTypes, otherParams); err != nil {
+	if err := s.onOthers(ctx, m, st, other, args); err != nil {
 		return nil, err
 	}
 	if st.plan.Hold != "" { // before the transaction ends and gives the connections back
@@ -316,7 +317,7 @@ func (s *session) enterAny(ctx context.Context, tables []uint32) (*keyspace.Map,
 	}
 }
 
-func (s *session) onHome(ctx context.Context, m *keyspace.Map, text string, types []uint32, params [][]byte) ([]byte, error) {
+func (s *session) onHome(ctx context.Context, m *keyspace.Map, text string, args *arguments) ([]byte, error) {
 	p, err := s.participant(ctx, m.Home)
 	if err != nil {
 		return nil, err
@@ -325,8 +326,8 @@ func (s *session) onHome(ctx context.Context, m *keyspace.Map, text string, type
 		return nil, err
 	}
 	p.wrote = true
-	if params != nil {
-		appendStatement(p, text, types, params)
+	if args != nil {
+		appendStatement(p, text, *args)
 	} else {
 		s.sendText(p.conn, text)
 	}
@@ -334,7 +335,7 @@ func (s *session) onHome(ctx context.Context, m *keyspace.Map, text string, type
 }
 
 // onOthers runs the statement on all nodes but home, in parallel.
-func (s *session) onOthers(ctx context.Context, m *keyspace.Map, st *plannedStatement, text string, types []uint32, params [][]byte) error {
+func (s *session) onOthers(ctx context.Context, m *keyspace.Map, st *plannedStatement, text string, args *arguments) error {
 	var g errgroup.Group
 	for _, n := range m.Nodes {
 		if n.Name == m.Home || n.State == keyspace.NodeJoining {
@@ -349,8 +350,10 @@ func (s *session) onOthers(ctx context.Context, m *keyspace.Map, st *plannedStat
 			if err := s.flushPreamble(p); err != nil {
 				return err
 			}
-			if params != nil {
-				appendStatement(p, text, types, params)
+			if args != nil {
+				own := *args
+				own.types = nodeTypes(own.types, textParameters(text))
+				appendStatement(p, text, own)
 			} else {
 				s.sendText(p.conn, text)
 			}

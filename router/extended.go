@@ -319,7 +319,7 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 	if po.spread != nil {
 		return s.executeSpread(ctx, po)
 	}
-	if len(po.values) > 0 && st.plan != nil {
+	if st.plan != nil && (len(po.values) > 0 || isEvery(entry)) {
 		return s.everyWithParams(ctx, st, po)
 	}
 	s.text, s.raw = []byte(po.stmt.text), nil

@@ -60,14 +60,14 @@ func (s *session) bindStatement(ctx context.Context, st *prepared, name string) 
 	if routed(st.entry) {
 		return s.bindRoute(ctx, st, name)
 	}
-	e.setPortal(name, portal{stmt: st, values: textParams(&e.bind)})
+	e.setPortal(name, portal{stmt: st, values: textParams(&e.bind), args: argumentsOf(&e.bind, st.entry.params)})
 	if spreads(st.entry) {
 		return s.bindSpread(ctx, st, &st.entry.statements[0], name)
 	}
 	if err := s.payOwed(ctx); err != nil {
 		return err
 	}
-	if !s.ownPortal(st.entry) {
+	if !s.ownPortal(st.entry) && !isEvery(st.entry) {
 		for i := range e.bind.NumParams() {
 			if e.bind.ParamFormat(i) != 0 {
 				return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "binary parameters are not supported for this statement")
@@ -87,6 +87,12 @@ func (s *session) bindAgain(ctx context.Context, st *prepared, name string) erro
 
 func (s *session) ownPortal(entry *planned) bool {
 	return len(entry.statements) == 0 || entry.statements[0].plan == nil
+}
+
+// isEvery reports a write to a reference table.
+func isEvery(entry *planned) bool {
+	pl := entry.statements[0].plan
+	return pl != nil && pl.Kind == plan.Every && !pl.Schema
 }
 
 // bindSpread makes a portal for a statement over several nodes; it runs when it is executed.

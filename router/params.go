@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
@@ -30,21 +31,22 @@ func (s *session) everyNodeParams(ctx context.Context, st *plannedStatement, po 
 	if err != nil {
 		return nil, err
 	}
-	text, values, types := po.stmt.text, po.values, po.stmt.entry.params
+	text, args := po.stmt.text, po.args
 	if rw := st.plan.Rewrite; rw != nil {
 		computed, computedTypes, err := s.evaluate(ctx, rw.Eval)
 		if err != nil {
 			return nil, err
 		}
 		text = rw.Text
-		values = append(append([][]byte{}, values...), computed...)
-		types = append(append([]uint32{}, types...), computedTypes...)
+		args.values = append(slices.Clone(args.values[:rw.Params]), computed...)
+		args.types = append(slices.Clone(args.types[:min(rw.Params, len(args.types))]), computedTypes...)
+		args.formats = append(slices.Clone(args.formats[:min(rw.Params, len(args.formats))]), make([]int16, len(args.values))...)[:len(args.values)]
 	}
-	answer, err := s.onHome(ctx, m, text, types, values)
+	answer, err := s.onHome(ctx, m, text, &args)
 	if err != nil {
 		return nil, err
 	}
-	return answer, s.onOthers(ctx, m, st, text, types, values)
+	return answer, s.onOthers(ctx, m, st, text, &args)
 }
 
 // bindRewritten binds a statement whose key is computed first: the rewritten text with one more

@@ -263,18 +263,17 @@ func (ex *explanation) lines(indent string) []string {
 }
 
 // gathered brings the rows of a query to the home node and returns what runs there over them.
-func (s *session) gathered(ctx context.Context, st *plannedStatement, e *plan.Exchange) (text string, types []uint32, params [][]byte, err error) {
+func (s *session) gathered(ctx context.Context, st *plannedStatement, e *plan.Exchange) (text string, args *arguments, err error) {
 	run, err := s.beginSpread(ctx, st, e, arguments{})
 	if err != nil {
-		return "", nil, nil, err
+		return "", nil, err
 	}
 	final, extra, err := s.gather(ctx, run)
 	if err != nil {
-		return "", nil, nil, err
+		return "", nil, err
 	}
-	params = append(run.values, extra...)
-	if params == nil {
-		params = [][]byte{}
-	}
-	return final, append(run.types, make([]uint32, len(extra))...), params, nil
+	return final, &arguments{
+		types: append(run.types, make([]uint32, len(extra))...), values: append(run.values, extra...),
+		formats: append(run.formats, make([]int16, len(extra))...),
+	}, nil
 }

@@ -163,7 +163,7 @@ func (s *session) executeStatement(ctx context.Context, st *plannedStatement) er
 		return s.spread(ctx, inner, arguments{types: slices.Clone(p.entry.params), values: values}, true)
 	}
 	if inner.plan.Kind != plan.Route {
-		return s.everyWithParams(ctx, inner, &portal{stmt: p, values: values})
+		return s.everyWithParams(ctx, inner, &portal{stmt: p, values: values, args: arguments{types: p.entry.params, values: values}})
 	}
 	return s.executeRoute(ctx, p, inner, values)
 }
