@@ -63,6 +63,8 @@ type Plan struct {
 	Hold string
 	// Sequence is set when the statement reads currval or lastval of its session.
 	Sequence bool
+	// MayWrite is set when a function that the statement calls could write, though the statement reads.
+	MayWrite bool
 }
 
 // Rewrite is a statement whose values are computed once before it is sent. Eval expressions

@@ -22,6 +22,13 @@ var aggregateNames = map[string]bool{
 	"percent_rank": true, "cume_dist": true, "range_agg": true, "range_intersect_agg": true, "any_value": true,
 }
 
+// readingNames are built-in functions that are volatile and yet write nothing: a replica can run them.
+var readingNames = map[string]bool{
+	"random": true, "clock_timestamp": true, "timeofday": true, "gen_random_uuid": true,
+	"pg_sleep": true, "pg_sleep_for": true, "pg_sleep_until": true,
+	"pg_is_in_recovery": true, "pg_last_wal_receive_lsn": true, "pg_last_wal_replay_lsn": true, "pg_last_xact_replay_timestamp": true,
+}
+
 // functions finds what a call may mean: all visible overloads of its name.
 func (p *planner) functions(c *pg.FuncCall) []*catalog.Function {
 	schema, name := analyze.Name(c.Funcname)
@@ -31,11 +38,16 @@ func (p *planner) functions(c *pg.FuncCall) []*catalog.Function {
 // call notes what a function call means for the session and which routines may run.
 func (p *planner) call(c *pg.FuncCall) {
 	schema, name := analyze.Name(c.Funcname)
-	for _, f := range p.functions(c) {
+	found := p.functions(c)
+	for _, f := range found {
 		if !f.Builtin {
 			p.routines = append(p.routines, f)
 		}
+		if f.Volatility == 'v' && !(f.Builtin && readingNames[f.Name]) {
+			p.plan.MayWrite = true
+		}
 	}
+	p.plan.MayWrite = p.plan.MayWrite || len(found) == 0
 	if p.spread() && (runsSQL(name) || strings.HasPrefix(schema, "pg_temp")) {
 		p.fail(refuse("Run the SQL itself.", "function %q runs SQL that is not known here, and not all tables are on one node", name))
 	}

@@ -74,7 +74,7 @@ func (s *session) readsReplica(p *plan.Plan) bool {
 	if preference == "" || preference == preferPrimary || p.Writes || p.Hold != "" || s.hold != "" {
 		return false
 	}
-	if s.txn.mode != modeIdle || s.extended.busy() {
+	if s.txn.mode != modeIdle || s.extended.busy() || p.MayWrite {
 		if !s.readOnly() {
 			return false
 		}

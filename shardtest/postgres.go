@@ -26,7 +26,7 @@ const (
 	superuser    = "postgres"
 	startTimeout = 60 * time.Second
 	stopTimeout  = 30 * time.Second
-	readyLine    = "database system is ready to accept connections"
+	readyLine    = "database system is ready to accept" // connections, or read-only connections of a standby
 )
 
 // Postgres is one PostgreSQL server that lives as long as the test. Everybody may log in without a
@@ -69,14 +69,24 @@ func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 		DataDir: filepath.Join(root, "data"), SocketDir: root, Version: version,
 		tb: tb, bin: bin, root: root, settings: settings,
 	}
-	tb.Cleanup(p.cleanUp)
-	if err := p.initialise(); err != nil {
-		tb.Fatalf("start PostgreSQL: %v", err)
+	p.startNew("initdb", "--pgdata="+p.DataDir, "--username="+superuser,
+		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	return p
+}
+
+// startNew makes the data directory with a program of PostgreSQL and starts the server on a free port.
+func (p *Postgres) startNew(program string, args ...string) {
+	p.tb.Helper()
+	p.tb.Cleanup(p.cleanUp)
+	if err := p.ownRoot(); err != nil {
+		p.tb.Fatalf("start PostgreSQL: %v", err)
+	}
+	if err := p.tool(program, args...); err != nil {
+		p.tb.Fatalf("start PostgreSQL: %v", err)
 	}
 	if err := p.startOnFreePort(); err != nil {
-		tb.Fatalf("start PostgreSQL: %v", err)
+		p.tb.Fatalf("start PostgreSQL: %v", err)
 	}
-	return p
 }
 
 // DSN returns a connection string over TCP; empty arguments mean the superuser and its database.
@@ -168,23 +178,25 @@ func (p *Postgres) cleanUp() {
 	}
 }
 
-func (p *Postgres) initialise() error {
+// ownRoot gives the directory to the server's user.
+func (p *Postgres) ownRoot() error {
+	attr, err := p.processAttributes()
+	if err != nil || attr.Credential == nil {
+		return err
+	}
+	return os.Chown(p.root, int(attr.Credential.Uid), int(attr.Credential.Gid))
+}
+
+// tool runs a program of PostgreSQL as the server's user, to its end.
+func (p *Postgres) tool(name string, args ...string) error {
 	attr, err := p.processAttributes()
 	if err != nil {
 		return err
 	}
-	if attr.Credential != nil {
-		if err := os.Chown(p.root, int(attr.Credential.Uid), int(attr.Credential.Gid)); err != nil {
-			return err
-		}
-	}
-	cmd := exec.Command(
-		filepath.Join(p.bin, "initdb"), "--pgdata="+p.DataDir, "--username="+superuser,
-		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
-	)
+	cmd := exec.Command(filepath.Join(p.bin, name), args...)
 	cmd.Dir, cmd.SysProcAttr = p.root, attr
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w\n%s", err, out)
+		return fmt.Errorf("%s: %w\n%s", name, err, out)
 	}
 	return nil
 }
@@ -289,6 +301,9 @@ func (p *Postgres) processAttributes() (*syscall.SysProcAttr, error) {
 func findPostgres() (bin string, version int, err error) {
 	var candidates []string
 	if path, err := exec.LookPath("initdb"); err == nil {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real // the other programs are beside it, not beside a link to it
+		}
 		candidates = append(candidates, filepath.Dir(path))
 	}
 	debian, err := filepath.Glob("/usr/lib/postgresql/*/bin")

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,7 @@ const (
 
 // hostRules makes passwords count over TCP: routers must log in with what clients proved to them.
 const hostRules = `local all all trust
+local replication all trust
 host all all 127.0.0.1/32 scram-sha-256
 `
 
@@ -46,6 +48,8 @@ host all all 127.0.0.1/32 scram-sha-256
 type Options struct {
 	Nodes   int // 3: node1 (home), node2, node3
 	Routers int // 1
+	// Replicas is how many streaming replicas each node has.
+	Replicas int
 	// Etcd keeps the map in an embedded etcd server, which StopEtcd and StartEtcd control; without
 	// it the map is in memory.
 	Etcd bool
@@ -59,13 +63,15 @@ type Options struct {
 
 // Cluster is a running cluster; it ends with the test.
 type Cluster struct {
-	tb      testing.TB
-	opts    Options
-	log     *logTail
-	nodes   []*shardtest.Postgres
-	stores  stores
-	store   topo.Store // the tests' own connection
-	routers []*routerRun
+	tb    testing.TB
+	opts  Options
+	log   *logTail
+	nodes []*shardtest.Postgres
+	// replicas are those of each node, in the order of nodes.
+	replicas [][]*shardtest.Postgres
+	stores   stores
+	store    topo.Store // the tests' own connection
+	routers  []*routerRun
 }
 
 // Start starts a cluster and stops it when the test ends.
@@ -95,9 +101,15 @@ func Start(tb testing.TB, opts Options) *Cluster {
 func (c *Cluster) startNodes() {
 	c.tb.Helper()
 	c.nodes = make([]*shardtest.Postgres, c.opts.Nodes)
+	c.replicas = make([][]*shardtest.Postgres, c.opts.Nodes)
 	var all sync.WaitGroup
 	for i := range c.nodes {
-		all.Go(func() { c.nodes[i] = shardtest.StartPostgres(c.tb, c.opts.Settings...) })
+		all.Go(func() {
+			c.nodes[i] = shardtest.StartPostgres(c.tb, c.opts.Settings...)
+			for range c.opts.Replicas {
+				c.replicas[i] = append(c.replicas[i], c.nodes[i].StartReplica())
+			}
+		})
 	}
 	all.Wait()
 	if c.tb.Failed() {
@@ -108,8 +120,11 @@ func (c *Cluster) startNodes() {
 func (c *Cluster) setUp(ctx context.Context) error {
 	m := keyspace.NewMap("testcluster")
 	var err error
-	for i, server := range c.nodes {
-		n := keyspace.Node{Name: nodeName(i), ID: i, Addresses: []string{server.Address()}, Weight: 1, State: keyspace.NodeActive}
+	for i := range c.nodes {
+		n := keyspace.Node{Name: nodeName(i), ID: i, Weight: 1, State: keyspace.NodeActive}
+		for _, server := range c.servers(i) {
+			n.Addresses = append(n.Addresses, server.Address())
+		}
 		if i < len(c.opts.Regions) {
 			n.Region = c.opts.Regions[i]
 		}
@@ -166,11 +181,31 @@ func (c *Cluster) bootstrap(ctx context.Context, m *keyspace.Map, i int, super, 
 	if _, err := conn.Exec(ctx, "ALTER ROLE "+Superuser+" PASSWORD '"+super+"'"); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(c.nodes[i].DataDir, "pg_hba.conf"), []byte(hostRules), 0o600); err != nil {
+	for _, server := range c.servers(i) {
+		if err := restrict(ctx, server); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restrict puts hostRules into force on a server.
+func restrict(ctx context.Context, server *shardtest.Postgres) error {
+	conn, err := pgx.Connect(ctx, server.DSN("", ""))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := os.WriteFile(filepath.Join(server.DataDir, "pg_hba.conf"), []byte(hostRules), 0o600); err != nil {
 		return err
 	}
 	_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
 	return err
+}
+
+// servers are the primary and the replicas that a node began with.
+func (c *Cluster) servers(i int) []*shardtest.Postgres {
+	return append([]*shardtest.Postgres{c.nodes[i]}, c.replicas[i]...)
 }
 
 func nodeName(index int) string { return fmt.Sprintf("node%d", index+1) }
@@ -190,8 +225,11 @@ func (c *Cluster) RoleDSN(index int, role, password, database string, options ..
 }
 
 // NodeDSN leads to a node directly, as the superuser, behind the routers' back.
-func (c *Cluster) NodeDSN(name string) string {
-	return dsn(c.Node(name).Address(), Superuser, Password, Superuser, nil)
+func (c *Cluster) NodeDSN(name string) string { c.tb.Helper(); return ServerDSN(c.Node(name)) }
+
+// ServerDSN leads to any server of a cluster as the superuser.
+func ServerDSN(server *shardtest.Postgres) string {
+	return dsn(server.Address(), Superuser, Password, Superuser, nil)
 }
 
 func dsn(address, role, password, database string, options []string) string {
@@ -202,16 +240,25 @@ func dsn(address, role, password, database string, options []string) string {
 	return u.String()
 }
 
-// Node returns the server of a node.
+// Node returns the server of a node: the one that began as its primary.
 func (c *Cluster) Node(name string) *shardtest.Postgres {
 	c.tb.Helper()
-	for i, n := range c.NodeNames() {
-		if n == name {
-			return c.nodes[i]
-		}
+	return c.nodes[c.index(name)]
+}
+
+// Replicas returns the servers that began as a node's replicas.
+func (c *Cluster) Replicas(name string) []*shardtest.Postgres {
+	c.tb.Helper()
+	return c.replicas[c.index(name)]
+}
+
+func (c *Cluster) index(name string) int {
+	c.tb.Helper()
+	i := slices.Index(c.NodeNames(), name)
+	if i < 0 {
+		c.tb.Fatalf("the cluster has no node %q", name)
 	}
-	c.tb.Fatalf("the cluster has no node %q", name)
-	return nil
+	return i
 }
 
 // NodeNames lists the nodes; the first one is home.
