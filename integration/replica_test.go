@@ -22,7 +22,7 @@ type withReplicas struct {
 func startWithReplicas(t *testing.T) withReplicas {
 	t.Helper()
 	c := cluster.Start(t, cluster.Options{Nodes: 2, Routers: 2, Replicas: 1, Configure: func(_ int, cfg *router.Config) {
-		cfg.Pool.PrimaryTimeout = 10 * time.Second
+		cfg.Pool.PrimaryTimeout = 2 * time.Second
 	}})
 	conn := connect(t, c.DSN(0))
 	run(t, conn, "CREATE TABLE rep_t (id bigint PRIMARY KEY, v text)", "SELECT create_distributed_table('rep_t', 'id')",
@@ -118,9 +118,10 @@ func testWhoReadsReplicas(t *testing.T, c withReplicas) {
 			}
 		})
 	}
-	// As settings of a role and of the startup packet.
-	conn := connect(t, c.DSN(0, "default_query_exec_mode=simple_protocol", "options=-c%20shoal.read_preference%3Dreplica"))
-	waitFor(t, "the default staleness to pass", func() bool { return standby(t, conn, c.b) == "true" })
+	conn := connect(t, c.DSN(0, "default_query_exec_mode=simple_protocol", "options=-c%20shoal.read_preference%3Dreplica%20-c%20shoal.max_staleness%3D1500ms"))
+	if got := standby(t, conn, c.b); got != "true" {
+		t.Errorf("with settings of the startup packet: in recovery %s", got)
+	}
 	fails(t, conn, "22023", "SET shoal.read_preference = 'nearest'", "prefer_replica")
 	fails(t, conn, "22023", "SET shoal.max_staleness = 'soon'", "500ms")
 }

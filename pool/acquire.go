@@ -197,6 +197,9 @@ func (k *keyPool) register(c *Conn) error {
 	if n.ended != nil {
 		return n.ended
 	}
+	if n.replica == nil && c.generation != n.primary.generation {
+		return nodeFailure(n.name, fmt.Errorf("%s: %w", c.Address, errMoved))
+	}
 	k.open[c] = struct{}{}
 	k.opened++
 	return nil

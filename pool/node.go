@@ -83,6 +83,11 @@ func (n *node) clear(why error) []*Conn {
 func (n *node) cutOff() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.cutHeld()
+}
+
+// cutHeld is cutOff with n.mu held.
+func (n *node) cutHeld() {
 	for _, k := range n.pools {
 		for c := range k.open {
 			_ = c.Stream.Conn.Close()

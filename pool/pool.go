@@ -73,9 +73,10 @@ func (p *Pool) SetNodes(nodes []keyspace.Node) {
 		if n := p.nodes[info.Name]; n != nil {
 			n.setAddresses(info.Addresses)
 			p.retired = append(p.retired, n.replicas.setAddresses(info.Addresses)...)
-			continue
+		} else {
+			p.nodes[info.Name] = newNode(p, info.Name, info.Addresses)
 		}
-		p.nodes[info.Name] = newNode(p, info.Name, info.Addresses)
+		p.nodes[info.Name].replicas.guard()
 	}
 	for name, n := range p.nodes {
 		if names[name] {

@@ -68,21 +68,45 @@ func (n *node) remember(found candidate) (uint64, error) {
 		n.mu.Unlock()
 		return 0, fmt.Errorf("%s: %w", found.address, errMoved)
 	}
-	var closing []*Conn
-	if p.last != found.address {
-		if p.last != "" {
-			n.pool.log.Info("the primary is at another address", "node", n.name, "was", p.last, "is", found.address)
-			p.generation++
-			closing = n.removeIdle(func(*Conn) bool { return true })
-		}
-		p.last = found.address
-	}
-	p.timeline = max(p.timeline, found.timeline)
+	closing := n.moveTo(found.address, found.timeline)
 	p.known = found.address
 	generation := p.generation
 	n.mu.Unlock()
 	n.closeAll(closing)
 	return generation, nil
+}
+
+// outrank is told of a server that is a primary on this timeline. A higher one than ever seen before
+// means that a failover left the primary behind, even when that one does not know and takes writes.
+func (n *node) outrank(address string, timeline uint32) {
+	n.mu.Lock()
+	p := &n.primary
+	if timeline <= p.timeline || !slices.Contains(p.addresses, address) {
+		n.mu.Unlock()
+		return
+	}
+	closing := n.moveTo(address, timeline)
+	p.known = address
+	n.mu.Unlock()
+	n.closeAll(closing)
+}
+
+// moveTo makes an address that of the primary and returns the idle connections to the one before, for
+// closeAll. Those that sessions hold to a primary of the past are cut off: what they write is lost, so
+// it must not be acknowledged. n.mu is held.
+func (n *node) moveTo(address string, timeline uint32) (closing []*Conn) {
+	p := &n.primary
+	if p.last != address && p.last != "" {
+		n.pool.log.Info("the primary is at another address", "node", n.name, "was", p.last, "is", address, "timeline", timeline)
+		p.generation++
+		closing = n.removeIdle(func(*Conn) bool { return true })
+		if timeline > p.timeline {
+			n.cutHeld()
+		}
+	}
+	p.last = address
+	p.timeline = max(p.timeline, timeline)
+	return closing
 }
 
 // confirm notes that the primary answered where it was expected, unless it was found elsewhere
@@ -238,14 +262,22 @@ func (p *Pool) findPrimary(ctx context.Context, k *keyPool, creds Credentials) (
 	return best.backend, generation, nil
 }
 
-// grace is how long a primary that was found waits for another, newer one to answer.
-const grace = 250 * time.Millisecond
+// grace is how long a primary that was found waits for another, newer one to answer; firstGrace is the
+// same as long as no timeline is known that it could be measured by.
+const (
+	grace      = 250 * time.Millisecond
+	firstGrace = 2 * time.Second
+)
 
 func (p *Pool) askAll(ctx context.Context, place primary, key Key, creds Credentials) (best candidate, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan candidate, len(place.addresses))
 	for _, address := range place.addresses {
 		go func() { results <- p.ask(ctx, address, key, creds) }()
+	}
+	wait := grace
+	if place.timeline == 0 {
+		wait = firstGrace
 	}
 	var enough <-chan time.Time
 	var errs []error
@@ -262,7 +294,7 @@ func (p *Pool) askAll(ctx context.Context, place primary, key Key, creds Credent
 			}
 			c.discard()
 			if enough == nil {
-				enough = time.After(grace)
+				enough = time.After(wait)
 			}
 			continue
 		case <-enough:

@@ -12,7 +12,7 @@ const (
 	checkEvery = time.Second
 	// checkTimeout bounds one check with its login; a server that takes longer is not used.
 	checkTimeout = 2 * time.Second
-	// watchFor is how long servers are watched after the last use of a replica.
+	// watchFor is how long servers are watched after the last use of a replica, when no Monitor guards them.
 	watchFor = int64(30 * time.Second)
 )
 
@@ -36,11 +36,25 @@ func (s *replicas) watch() {
 	}
 }
 
+// guard has the servers watched all the time: only so is a primary noticed that another one outranks
+// and that goes on as if nothing had happened. It needs a login of its own.
+func (s *replicas) guard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guarded() {
+		s.watch()
+	}
+}
+
+func (s *replicas) guarded() bool {
+	return s.node.pool.cfg.Monitor.Role != "" && len(s.members) > 1 && s.ended == nil
+}
+
 // unwatched reports whether watching r can end because nobody reads from replicas, and ends it.
 func (s *replicas) unwatched(r *replica) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.node.pool.now()-s.used < watchFor || slices.ContainsFunc(s.members, (*replica).inUse) {
+	if s.guarded() || s.node.pool.now()-s.used < watchFor || slices.ContainsFunc(s.members, (*replica).inUse) {
 		return false
 	}
 	r.watched, r.checked, r.standing = false, false, standing{}
@@ -138,6 +152,9 @@ func (w *watcher) check() (standing, error) {
 		w.hangUp()
 		w.freshAt = -1 // it may come back as another server
 		return standing{}, err
+	}
+	if said.primary {
+		w.replica.set.node.outrank(w.replica.address, said.timeline)
 	}
 	fresh, err := w.replica.set.compare(w.replica, said)
 	if err != nil {

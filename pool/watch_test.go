@@ -244,6 +244,32 @@ func TestWatchEndsWithUse(t *testing.T) {
 	})
 }
 
+// TestOutrankedPrimary: another server is promoted while the primary goes on as if nothing had happened.
+func TestOutrankedPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, tr := newTroupe(t, Config{Monitor: Monitor{Role: "service"}})
+		defer p.Close()
+		synctest.Wait() // until all were checked: nobody reads from replicas here
+		held, idle := mustAcquire(t, p, alice), mustAcquire(t, p, alice)
+		p.Release(idle)
+		if held.Address != "p" {
+			t.Fatalf("connected to %s", held.Address)
+		}
+		tr.change("a", func(s *player) { s.report = report{primary: true, timeline: 2} })
+		time.Sleep(2 * checkEvery)
+		if !isClosed(held) || !isClosed(idle) {
+			t.Errorf("connections to a primary of the past go on: held %v, idle %v", !isClosed(held), !isClosed(idle))
+		}
+		held.Broken = true
+		p.Release(held)
+		c := mustAcquire(t, p, alice)
+		if c.Address != "a" {
+			t.Errorf("connected to %s, a primary of the past", c.Address)
+		}
+		p.Release(c)
+	})
+}
+
 func TestStaleness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, tr := newTroupe(t, Config{MaxStaleness: 5 * time.Second})
