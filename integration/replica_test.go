@@ -227,4 +227,3 @@ func lostConnection(t testing.TB, err error) {
 		t.Errorf("the error is %s", describe(err))
 	}
 }
-

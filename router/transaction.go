@@ -443,6 +443,10 @@ func (t *transaction) abandon(s *session) {
 		if s.hold != "" {
 			s.clean(p.conn)
 		}
+		if p.resync {
+			// Its implicit transaction is open, though no status says so; the next Sync would commit it.
+			p.conn.Broken = true
+		}
 		s.giveBack(p)
 	}
 	t.parts = nil

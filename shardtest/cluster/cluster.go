@@ -33,6 +33,8 @@ const (
 	Superuser = "postgres"
 	// Password is the superuser's.
 	Password = "shoal of herring"
+	// TestName is the application_name of connections that go to a server directly.
+	TestName = "test"
 
 	servicePassword = "service of the routers"
 	setupTimeout    = 60 * time.Second
@@ -229,7 +231,7 @@ func (c *Cluster) NodeDSN(name string) string { c.tb.Helper(); return ServerDSN(
 
 // ServerDSN leads to any server of a cluster as the superuser.
 func ServerDSN(server *shardtest.Postgres) string {
-	return dsn(server.Address(), Superuser, Password, Superuser, nil)
+	return dsn(server.Address(), Superuser, Password, Superuser, []string{"application_name=" + TestName})
 }
 
 func dsn(address, role, password, database string, options []string) string {
