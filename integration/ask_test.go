@@ -157,7 +157,7 @@ var toNodes = map[string]*pgx.Conn{}
 
 func nodeConnection(t testing.TB, c *cluster.Cluster, node, database string) (conn *pgx.Conn, done func()) {
 	t.Helper()
-	keep := database == cluster.Superuser && c == shared()
+	keep := database == cluster.Superuser && c == sharedNow
 	if conn := toNodes[node]; keep && conn != nil {
 		delete(toNodes, node) // so that nobody else uses it meanwhile
 		return conn, func() { toNodes[node] = conn }

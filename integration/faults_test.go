@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -47,20 +46,18 @@ func busy(t testing.TB, c *cluster.Cluster, routers int) string {
 func atRest(t *testing.T, c *cluster.Cluster, routers, goroutines int) {
 	t.Helper()
 	var why string
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	defer func() {
+		if why != "" {
+			t.Logf("something is left:\n%s", why)
+		}
+	}()
+	waitFor(t, "everything to be at rest", func() bool {
 		why = busy(t, c, routers)
 		if n := runtime.NumGoroutine(); why == "" && n > goroutines {
 			why = fmt.Sprintf("%d goroutines, %d before", n, goroutines)
 		}
-		if why == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("something is left:\n%s", why)
-		}
-		runtime.Gosched()
-	}
+		return why == ""
+	})
 }
 
 // vanish closes a client's socket without a word; with reset the other side gets an RST.

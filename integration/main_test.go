@@ -14,8 +14,12 @@ import (
 // shared is the cluster of all tests that do not stop parts of it: 3 nodes in 2 regions and 2 routers. Tests
 // keep out of each other's way by the names of their tables.
 var shared = sync.OnceValue(func() *cluster.Cluster {
-	return cluster.Start(suite, cluster.Options{Nodes: 3, Routers: 2, Regions: []string{"eu", "us", "eu"}, Settings: []string{"max_connections=250"}})
+	sharedNow = cluster.Start(suite, cluster.Options{Nodes: 3, Routers: 2, Regions: []string{"eu", "us", "eu"}, Settings: []string{"max_connections=250"}})
+	return sharedNow
 })
+
+// sharedNow is the shared cluster if a test has started it.
+var sharedNow *cluster.Cluster
 
 // suite is what shared parts live in: they end after the last test.
 var suite = &wholeRun{}

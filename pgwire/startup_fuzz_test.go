@@ -94,3 +94,33 @@ func FuzzClientMessages(f *testing.F) {
 		}
 	})
 }
+
+// FuzzSCRAMServer sends anything to the exchange: nobody gets in, since no input knows the nonce.
+func FuzzSCRAMServer(f *testing.F) {
+	start := append([]byte{0, 0, 0, 18, 0, 3, 0, 0}, "user\x00app\x00\x00"...)
+	message := func(body string) []byte { return append([]byte{'p', 0, 0, 0, byte(len(body) + 4)}, body...) }
+	const first = "n,,n=,r=fyko+d2lbbFgONRv9qkxdawL"
+	initial := message("SCRAM-SHA-256\x00\x00\x00\x00" + string(rune(len(first))) + first)
+	f.Add(initial)
+	f.Add(append(bytes.Clone(initial), message("c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=")...))
+	f.Add(message("SCRAM-SHA-256-PLUS\x00\xff\xff\xff\xff"))
+	f.Add([]byte{'p', 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte("Q\x00\x00\x00\x05\x00"))
+	keys, err := DeriveKeys("secret", []byte("0123456789abcdef"), 1)
+	if err != nil {
+		f.Fatal(err)
+	}
+	verifier := keys.Verifier().String()
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		conn := &chunkConn{chunks: [][]byte{append(bytes.Clone(start), sent...)}}
+		c, err := Accept(t.Context(), deadlineConn{conn}, &ServerConfig{MockSecret: []byte("m")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []string{verifier, "", "md5abc"} {
+			if got, err := AuthenticateSCRAM(t.Context(), c, v); err == nil || got != nil {
+				t.Fatalf("%q got in", sent)
+			}
+		}
+	})
+}

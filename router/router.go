@@ -114,6 +114,7 @@ type Router struct {
 	ending    <-chan struct{} // closed when Serve ends
 	draining  atomic.Bool
 	connected atomic.Int64 // clients, those that are not authenticated yet included
+	sockets   atomic.Int64 // the same and those whose startup packet has not come yet
 	work      sync.WaitGroup
 }
 

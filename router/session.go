@@ -97,6 +97,15 @@ var errClientGone = errors.New("the client is gone")
 func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	lv := r.live.Load()
+	// Twice the limit, as in PostgreSQL: cancel requests get through, and so does the news that it is full,
+	// but those who never finish their startup packet cannot take all sockets.
+	defer r.sockets.Add(-1)
+	if int(r.sockets.Add(1)) > 2*lv.maxClients {
+		r.measures.refuse(refusedLimit)
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = conn.Write(errTooMany().AppendTo(nil))
+		return
+	}
 	c, err := pgwire.Accept(ctx, conn, lv.accept)
 	if err != nil {
 		if !errors.Is(err, io.EOF) {
@@ -112,7 +121,7 @@ func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 	defer r.connected.Add(-1)
 	if int(r.connected.Add(1)) > lv.maxClients {
 		r.measures.refuse(refusedLimit)
-		c.Fail(pgwire.Fatalf("53300", "sorry, too many clients already"))
+		c.Fail(errTooMany())
 		return
 	}
 	s := &session{router: r, client: c.Stream, user: c.User, database: c.Database, log: r.log}
@@ -131,6 +140,8 @@ func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 		r.log.Debug("session ended", "client", conn.RemoteAddr(), "user", s.user, "error", err)
 	}
 }
+
+func errTooMany() *pgwire.Error { return pgwire.Fatalf("53300", "sorry, too many clients already") }
 
 // whyRefused sorts the failures of a login.
 func whyRefused(err error) refusal {
