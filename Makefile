@@ -49,8 +49,8 @@ build: ## Build bin/pgshoal (the first time takes minutes: PostgreSQL's grammar 
 	@$(GO) build -buildvcs=$(VCS) -o bin/pgshoal ./cmd/pgshoal
 
 .PHONY: test
-test: install-postgres lint ## Everything: lint, unit tests, integration tests on real PostgreSQL servers
-	@log=$$(mktemp) && trap 'rm -f "$$log"' EXIT; failed=0; \
+test: install-postgres install-node lint ## Everything: lint, unit tests, integration tests on real PostgreSQL servers
+	@export PGSHOAL_ALL_CLIENTS=1; log=$$(mktemp) && trap 'rm -f "$$log"' EXIT; failed=0; \
 	$(GO) test $(RACE) -count=1 -p 2 -timeout 9m $(TESTFLAGS) ./... 2>&1 | tee "$$log" || failed=1; \
 	awk '/^ok/ { ok++ } /^FAIL\t/ { bad = bad "\n  " $$2 } /^ *--- FAIL/ { bad = bad "\n    " $$3 } \
 	  END { printf "\nsummary: %d packages ok, %s, in %d s\n", ok, bad ? "FAILED:" bad : "none failed", '$$SECONDS' }' "$$log"; \
@@ -130,6 +130,21 @@ install-postgres: ## Install PostgreSQL's server programs with apt-get, if none 
 	if [ "$$("$$newest/postgres" --version | sed -E 's/.*\(PostgreSQL\) ([0-9]+).*/\1/')" -lt 15 ]; then \
 	  echo 'This is too old: pgshoal needs 15 or newer. Add the packages of the PostgreSQL project and run this again.'; exit 1; \
 	fi
+
+# Debian's npm is a package of its own; the nodejs of others brings it along.
+.PHONY: install-node
+install-node: ## Install Node.js and npm with apt-get for the tests with node-postgres, if they are not there
+	@if command -v node >/dev/null && command -v npm >/dev/null; then exit 0; fi; \
+	root=; [ "$$(id -u)" = 0 ] || root=sudo; \
+	if ! command -v apt-get >/dev/null || { [ -n "$$root" ] && ! command -v sudo >/dev/null; }; then \
+	  echo 'Node.js and npm were not found, and apt-get (as root or with sudo) is not there to install them.'; \
+	  echo 'Install Node.js 18 or newer with npm and run this again.'; exit 1; \
+	fi; \
+	apt() { $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 "$$@" </dev/null; }; \
+	echo 'Installing Node.js with apt-get (the packages nodejs and npm).'; \
+	apt update; \
+	command -v node >/dev/null || apt install --no-install-recommends nodejs; \
+	command -v npm >/dev/null || apt install --no-install-recommends npm
 
 .PHONY: install-pgbouncer
 install-pgbouncer: ## Install pgbouncer with apt-get for `make bench`, if it is not there

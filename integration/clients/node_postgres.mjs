@@ -158,6 +158,54 @@ for (const placement of ['local', 'distributed']) {
   });
 }
 
+// raw are types that node-postgres gives as text, and values in the form in which PostgreSQL writes them.
+const raw = {
+  smallint: '-32768', bigint: '9223372036854775807', numeric: 'NaN', 'numeric(12,3)': '-1.250', real: '0.1', float8: '-2.5e-300', bool: 't',
+  text: 'it\'s \\ é漢🐟\n', 'char(4)': 'ab  ', bytea: '\\x0001ff5c27', date: '2024-02-29', time: '23:59:59.999999', timetz: '12:34:56.789+05:30',
+  timestamp: '2024-02-29 23:59:59.123456', timestamptz: 'infinity', interval: '1 year 2 mons 3 days 04:05:06.789',
+  uuid: '00000000-0000-4000-8000-00000000002a', json: '{"a" :  [1, null]}', jsonb: '{"a": [1, null, 1.50]}', xml: '<a b="c">d</a>', money: '-$1,234.56',
+  inet: '192.168.0.1/24', cidr: '10.0.0.0/8', macaddr: '08:00:2b:01:02:03', 'bit(5)': '10110', varbit: '101', point: '(1.5,-2)', box: '(1,1),(0,0)',
+  path: '((0,0),(1,1),(2,0))', circle: '<(1,2),3>', tsvector: "'a':1 'b':2A", int4range: '[1,5)', tstzrange: '["2024-01-01 00:00:00+00",)',
+  int8multirange: '{[1,3),[5,7)}', 'int[]': '{{1,2},{3,NULL}}', 'text[]': '{x,"y,z",NULL,"NULL",""}', node_pg_mood: 'very happy', 'node_pg_mood[]': '{sad,"very happy"}',
+  node_pg_pair: '(1,"a b")', node_pg_positive: '7',
+};
+
+test('all types', deadline, withClient(async (client) => {
+  await client.query("SET timezone = 'UTC'");
+  await client.query("CREATE TYPE node_pg_mood AS ENUM ('sad', 'very happy')");
+  await client.query('CREATE TYPE node_pg_pair AS (n int, t text)');
+  await client.query('CREATE DOMAIN node_pg_positive AS int CHECK (VALUE > 0)');
+  await client.query(`CREATE TABLE node_pg_types (k bigint PRIMARY KEY, ${Object.keys(raw).map((type, i) => `c${i} ${type}`).join()})`);
+  await client.query("SELECT create_distributed_table('node_pg_types', 'k')");
+  const places = Object.keys(raw).map((_, i) => `$${i + 2}`).join();
+  let k = 0;
+  for (const statement of Object.values(modes)) {
+    for (let i = 0; i < 4; i++) {
+      k += 1;
+      await client.query(statement(`INSERT INTO node_pg_types VALUES ($1, ${places})`, [k, ...Object.values(raw)]));
+      for (const reading of Object.values(modes)) {
+        const query = { ...reading('SELECT * FROM node_pg_types WHERE k = $1', [k]), rowMode: 'array', types: { getTypeParser: () => (v) => v } };
+        const { rows } = await client.query(query);
+        assert.deepEqual(rows, [[String(k), ...Object.values(raw)]]);
+      }
+    }
+  }
+  await client.query('DROP TABLE node_pg_types');
+  await client.query('DROP TYPE node_pg_mood, node_pg_pair, node_pg_positive');
+}));
+
+test('errors have all fields', deadline, withClient(async (client) => {
+  await client.query('CREATE TABLE node_pg_errors (k bigint CONSTRAINT node_pg_small CHECK (k < 10))');
+  await client.query("SELECT create_distributed_table('node_pg_errors', 'k')");
+  for (const statement of Object.values(modes)) {
+    await assert.rejects(client.query(statement('INSERT INTO node_pg_errors VALUES ($1)', [11])), {
+      severity: 'ERROR', code: '23514', schema: 'public', table: 'node_pg_errors', constraint: 'node_pg_small', file: 'execMain.c', routine: 'ExecConstraints',
+      detail: 'Failing row contains (11).',
+    });
+  }
+  await client.query('DROP TABLE node_pg_errors');
+}));
+
 test('several statements in one text after a failed one', deadline, withClient(async (client) => {
   await fails(client.query('SELEC'), '42601');
   const results = await client.query('BEGIN; SELECT 1 AS one; SELECT 2 AS two; COMMIT');
