@@ -12,6 +12,8 @@ ARGS ?=
 # How long `make fuzz` spends on each target, and which targets (a regular expression).
 FUZZTIME ?= 20s
 FUZZ ?= .
+# How long `make soak` runs.
+SOAKTIME ?= 60s
 # Which benchmarks `make microbench` runs (a regular expression).
 BENCH ?= .
 # Further options of `go test`, for example: make test TESTFLAGS=-short
@@ -99,6 +101,10 @@ bench: install-postgres install-pgbouncer build ## Compare plain PostgreSQL, pgb
 .PHONY: sqldiff
 sqldiff: install-postgres ## Compare SQL on clusters with one PostgreSQL; writes docs/sql-support.md (ARGS="-duration 5m -seed 1", ARGS="-nodes 3 -only joins")
 	@$(GO) run ./sqldiff/cmd -docs docs/sql-support.md $(ARGS)
+
+.PHONY: soak
+soak: install-postgres build ## Let sessions come and go for SOAKTIME and print what the router takes before and after
+	@$(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -v ./integration -soak $(SOAKTIME)
 
 .PHONY: microbench
 microbench: ## Run the benchmarks of all packages
