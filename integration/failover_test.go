@@ -123,7 +123,7 @@ func neverTo(t *testing.T, c withReplicas, stale, primary *shardtest.Postgres, k
 }
 
 // testTwoPrimaries promotes the home node's replica while its primary goes on: nobody fenced it, and
-// routers have good connections to it.
+// routers have good connections to it. Until they notice, what it takes is lost; from then on it gets nothing.
 func testTwoPrimaries(t *testing.T, c withReplicas) {
 	old, promoted := c.Node("node1"), c.Replicas("node1")[0]
 	inside := []*pgx.Conn{connect(t, c.DSN(0)), connect(t, c.DSN(1))}
