@@ -19,7 +19,7 @@ func (p *planner) evaluateKey(s *pg.InsertStmt, t *catalog.Table, key column, so
 	switch {
 	case expr != nil && expr.GetSetToDefault() == nil:
 		if hasColumnOrSubquery(expr) || hasParam(expr) {
-			p.fail(refuse("Compute the key first and insert it as a value.",
+			p.fail(refuseSeveral("Compute the key first and insert it as a value.",
 				"the key of a row for distributed table %q is given by an expression that cannot be computed beforehand", t.Name))
 			return Operand{}, false
 		}

@@ -22,6 +22,8 @@ type Feed struct {
 	Key []int
 	// Text runs on the row's node. The rows are its last parameters, one array for each column.
 	Text string
+	// Tag is the command tag without the number of rows.
+	Tag string
 	// Everywhere is set when all nodes get all rows.
 	Everywhere bool
 	// Move is set when rows may get another key: NewKey are the places of its columns. A row that leaves its node
@@ -53,8 +55,108 @@ func (x *exchanger) feed(top *block, r *ref) bool {
 		return x.feedUpdate(top, e.UpdateStmt, r)
 	case *pg.Node_DeleteStmt:
 		return x.feedDelete(top, e.DeleteStmt, r)
+	case *pg.Node_MergeStmt:
+		return x.feedMerge(top, e.MergeStmt, r)
 	}
 	return false
+}
+
+// feedMerge gives each node the rows of the source that have its keys. The condition must demand that the key of the target is equal to
+// columns of the source: then no other node has a row that could match, and new rows belong where their source row went.
+func (x *exchanger) feedMerge(top *block, s *pg.MergeStmt, r *ref) bool {
+	if top.tree == nil || top.tree.left.leaf == nil || top.tree.kind != pg.JoinType_JOIN_LEFT || x.p.rekeyed[r] || len(x.p.rekeys) > 0 {
+		return false
+	}
+	source := top.tree.left.leaf
+	columns, ok := sourceColumns(source)
+	keys, equal := x.sourceKey(top, s, r, source)
+	if !ok || !equal || source.alias == "" || mergeSublinks(s) {
+		return false
+	}
+	for _, n := range x.p.newRows {
+		if len(n.sources) != len(keys) || !x.p.keysFit(n, x.p.placed(n.table)) {
+			return false
+		}
+		for i, from := range n.sources {
+			if from.column == nil || *from.column != (column{source, keys[i]}) {
+				return false
+			}
+		}
+	}
+	f := &feeder{x: x, table: r.table, query: plainSelect()}
+	f.query.WithClause = s.WithClause
+	f.query.FromClause = []*pg.Node{s.SourceRelation}
+	alias := &pg.Alias{Aliasname: source.alias}
+	for i, name := range columns {
+		t, known := x.sourceType(source, i)
+		if !known {
+			return false
+		}
+		f.addTyped(columnNode(source.alias, name), t[0], t[1])
+		alias.Colnames = append(alias.Colnames, pg.MakeStrNode(name))
+	}
+	feed := &Feed{Tag: "MERGE", Key: keys}
+	merge := proto.Clone(s).(*pg.MergeStmt)
+	merge.WithClause = nil
+	merge.SourceRelation = relationNode(rowsName)
+	merge.SourceRelation.GetRangeVar().Alias = alias
+	return f.finish(feed, &pg.Node{Node: &pg.Node_MergeStmt{MergeStmt: merge}})
+}
+
+// mergeSublinks reports subqueries in the condition and the actions, which a node could not answer alone.
+func mergeSublinks(s *pg.MergeStmt) bool {
+	return hasSublink(s.JoinCondition) || slices.ContainsFunc(s.MergeWhenClauses, hasSublink)
+}
+
+// sourceColumns are the names of all columns of a source.
+func sourceColumns(r *ref) ([]string, bool) {
+	if r.unknown || r.width() == 0 {
+		return nil, false
+	}
+	names := make([]string, r.width())
+	for i := range names {
+		if names[i] = r.columnName(i); names[i] == "" || slices.Contains(names[:i], names[i]) {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// sourceKey finds for each key column of the target the column of the source that it must be equal to.
+func (x *exchanger) sourceKey(top *block, s *pg.MergeStmt, r, source *ref) ([]int, bool) {
+	classes := equalColumns(x.p.conditions(top, s.JoinCondition))
+	var keys []int
+	for _, k := range x.p.placed(r.table).keys {
+		at := -1
+		for i := range source.width() {
+			if classes.find(column{source, i}) == classes.find(column{r, k}) {
+				at = i
+			}
+		}
+		if at < 0 {
+			return nil, false
+		}
+		keys = append(keys, at)
+	}
+	return keys, len(keys) > 0
+}
+
+// sourceType is the type of a column of a source, as far as it is a column of a table or a constant.
+func (x *exchanger) sourceType(source *ref, index int) ([2]string, bool) {
+	oid, ok := x.outputType(column{source, index})
+	if !ok {
+		return [2]string{}, false
+	}
+	t, ok := x.p.catalog.Type(oid)
+	return [2]string{t.Schema, t.Name}, ok
+}
+
+// outputType follows a column down to a table; where it is computed nothing is known.
+func (x *exchanger) outputType(c column) (uint32, bool) {
+	if t, at := c.base(); t != nil {
+		return t.Columns[at].TypeOID, true
+	}
+	return x.p.columnType(c)
 }
 
 // feeder collects the columns of a feed's rows.
@@ -155,6 +257,11 @@ func (x *exchanger) feedInsert(s *pg.InsertStmt, r *ref) bool {
 	sel := s.SelectStmt.GetSelectStmt()
 	body := x.p.blocks[sel]
 	names := insertNames(r.table, s.Cols)
+	for _, l := range sel.GetValuesLists() {
+		if slices.ContainsFunc(l.GetList().GetItems(), func(n *pg.Node) bool { return n.GetSetToDefault() != nil }) {
+			return false
+		}
+	}
 	if body == nil || body.holes || len(body.outputs) > len(names) || hasSublinkIn(s.ReturningList) ||
 		s.OnConflictClause != nil && hasSublink(&pg.Node{Node: &pg.Node_OnConflictClause{OnConflictClause: s.OnConflictClause}}) {
 		return false
@@ -175,13 +282,26 @@ func (x *exchanger) feedInsert(s *pg.InsertStmt, r *ref) bool {
 	}
 	f.query.FromClause = []*pg.Node{{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: s.SelectStmt, Alias: alias}}}}
 	rows.FromClause = []*pg.Node{relationNode(rowsName)}
-	feed := &Feed{Everywhere: x.p.placed(r.table).placement == catalog.Reference}
+	feed := &Feed{Tag: "INSERT 0", Everywhere: x.p.placed(r.table).placement == catalog.Reference}
 	for _, k := range x.p.placed(r.table).keys {
 		at := slices.Index(names[:len(body.outputs)], r.table.Columns[k].Name)
 		if at < 0 {
-			x.p.fail(refuse("Select a value for the key.", "INSERT ... SELECT into distributed table %q without its key column %q is not supported",
-				r.table.Name, r.table.Columns[k].Name))
-			return true
+			// The home node gives each row its key, as it does for rows of VALUES.
+			value := defaultNode(r.table, k)
+			if value == nil {
+				return false
+			}
+			if len(store.Cols) == 0 {
+				for _, name := range names[:len(body.outputs)] {
+					store.Cols = append(store.Cols, pg.MakeResTargetNodeWithName(name, -1))
+				}
+			}
+			at = f.add(value, k)
+			store.Cols = append(store.Cols, pg.MakeResTargetNodeWithName(r.table.Columns[k].Name, -1))
+			rows.TargetList = append(rows.TargetList, resTarget("", columnNode(fragmentColumn(at))))
+			if r.table.Columns[k].Identity != 0 {
+				store.Override = pg.OverridingKind_OVERRIDING_SYSTEM_VALUE
+			}
 		}
 		feed.Key = append(feed.Key, at)
 	}
@@ -189,10 +309,27 @@ func (x *exchanger) feedInsert(s *pg.InsertStmt, r *ref) bool {
 	return f.finish(feed, &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: store}})
 }
 
+// defaultNode is the expression that gives a column its value when a row has none; nil for NULL.
+func defaultNode(t *catalog.Table, column int) *pg.Node {
+	c := &t.Columns[column]
+	text := c.Default
+	if c.Identity != 0 {
+		text = identityDefault(t, c)
+	}
+	if text == "" {
+		return nil
+	}
+	stmts, err := analyze.Parse("SELECT " + text)
+	if err != nil || len(stmts) != 1 {
+		return nil
+	}
+	return stmts[0].Tree.GetSelectStmt().TargetList[0].GetResTarget().Val
+}
+
 func hasSublinkIn(list []*pg.Node) bool { return slices.ContainsFunc(list, hasSublink) }
 
 // changed begins the query of an UPDATE or DELETE: the rows to change, locked, with their keys and places.
-func (x *exchanger) changed(rv *pg.RangeVar, r *ref, with *pg.WithClause, from []*pg.Node, where *pg.Node, strength pg.LockClauseStrength) (*feeder, *Feed) {
+func (x *exchanger) changed(tag string, rv *pg.RangeVar, r *ref, with *pg.WithClause, from []*pg.Node, where *pg.Node, strength pg.LockClauseStrength) (*feeder, *Feed) {
 	f := &feeder{x: x, table: r.table, query: plainSelect()}
 	f.query.WithClause, f.query.WhereClause = with, where
 	target := proto.Clone(rv).(*pg.RangeVar)
@@ -201,7 +338,7 @@ func (x *exchanger) changed(rv *pg.RangeVar, r *ref, with *pg.WithClause, from [
 		LockedRels: []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: r.alias, Inh: true, Relpersistence: "p"}}}},
 		Strength:   strength, WaitPolicy: pg.LockWaitPolicy_LockWaitBlock,
 	}}}}
-	feed := &Feed{}
+	feed := &Feed{Tag: tag}
 	for _, k := range x.p.placed(r.table).keys {
 		feed.Key = append(feed.Key, f.add(columnNode(r.alias, r.table.Columns[k].Name), k))
 	}
@@ -247,7 +384,7 @@ func (x *exchanger) feedDelete(top *block, s *pg.DeleteStmt, r *ref) bool {
 		return false
 	}
 	remove := proto.Clone(s).(*pg.DeleteStmt)
-	f, feed := x.changed(s.Relation, r, s.WithClause, s.UsingClause, s.WhereClause, pg.LockClauseStrength_LCS_FORUPDATE)
+	f, feed := x.changed("DELETE", s.Relation, r, s.WithClause, s.UsingClause, s.WhereClause, pg.LockClauseStrength_LCS_FORUPDATE)
 	remove.WithClause, remove.UsingClause, remove.WhereClause = nil, []*pg.Node{rowsItem()}, here(r, feed)
 	if len(s.UsingClause) == 0 {
 		remove.ReturningList = ofTarget(remove.ReturningList, r)
@@ -277,7 +414,7 @@ func (x *exchanger) feedUpdate(top *block, s *pg.UpdateStmt, r *ref) bool {
 		}
 	}
 	update := proto.Clone(s).(*pg.UpdateStmt)
-	f, feed := x.changed(s.Relation, r, s.WithClause, s.FromClause, s.WhereClause, pg.LockClauseStrength_LCS_FORUPDATE)
+	f, feed := x.changed("UPDATE", s.Relation, r, s.WithClause, s.FromClause, s.WhereClause, pg.LockClauseStrength_LCS_FORUPDATE)
 	values := map[int]int{} // column of the table -> column of the rows
 	for i, n := range s.TargetList {
 		t := n.GetResTarget()

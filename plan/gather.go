@@ -105,6 +105,7 @@ func (x *exchanger) rewrite(b *block) {
 		return
 	}
 	x.done[b] = true
+	x.completeGroups(b)
 	if !x.usesOutside(b) {
 		if x.whole(b) || x.partial(b) || x.distinct(b) || x.rows(b) {
 			return
@@ -419,6 +420,9 @@ func (x *exchanger) unlock(b *block) {
 	}
 	var names []*pg.Node
 	for r := range b.tree.refs {
+		if len(lockOf(b, r)) == 0 {
+			continue
+		}
 		if r.table != nil && x.p.placed(r.table).placement == catalog.Local {
 			names = append(names, &pg.Node{Node: &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: r.alias, Inh: true, Relpersistence: "p"}}})
 		} else if r.table == nil || x.p.placed(r.table).placement == catalog.Reference {

@@ -185,7 +185,10 @@ func (s *session) rewritten(ctx context.Context, st *plannedStatement) error {
 	}
 	node, fresh, err := s.route(ctx, st.plan, &computed{s, s, values})
 	if err != nil {
-		return err
+		if st, err = s.severalNodes(ctx, st, st.text, nil, err); err != nil {
+			return err
+		}
+		return s.spread(ctx, st, arguments{computed: &computedValues{rw.Eval, values, types}}, true)
 	}
 	if fresh {
 		return errStale()
@@ -520,6 +523,13 @@ func (s *session) collect(ctx context.Context, c *pool.Conn) ([]byte, error) {
 // sees more than others do.
 func (s *session) homeConnection(ctx context.Context) (*pool.Conn, func(), error) {
 	if s.schemaChanged || s.hold != "" {
+		return s.homeInTransaction(ctx)
+	}
+	// Another connection would wait for locks that the transaction itself holds: TRUNCATE, LOCK.
+	if p := s.txn.part(s.router.view.Load().m.Home); p != nil && p.began && p.wrote && !s.txn.failed {
+		if err := s.finishSegment(ctx); err != nil {
+			return nil, nil, err
+		}
 		return s.homeInTransaction(ctx)
 	}
 	conn, err := s.acquire(ctx, s.router.view.Load().m.Home)

@@ -62,7 +62,7 @@ func (s *session) bindStatement(ctx context.Context, st *prepared, name string) 
 	}
 	e.setPortal(name, portal{stmt: st, values: textParams(&e.bind), args: argumentsOf(&e.bind, st.entry.params)})
 	if spreads(st.entry) {
-		return s.bindSpread(ctx, st, &st.entry.statements[0], name)
+		return s.bindSpread(ctx, st, &st.entry.statements[0], name, nil)
 	}
 	if err := s.payOwed(ctx); err != nil {
 		return err
@@ -96,9 +96,11 @@ func isEvery(entry *planned) bool {
 }
 
 // bindSpread makes a portal for a statement over several nodes; it runs when it is executed.
-func (s *session) bindSpread(ctx context.Context, st *prepared, planned *plannedStatement, name string) error {
+func (s *session) bindSpread(ctx context.Context, st *prepared, planned *plannedStatement, name string, computed *computedValues) error {
 	e := &s.extended
-	e.setPortal(name, portal{stmt: st, spread: planned, args: argumentsOf(&e.bind, st.entry.params)})
+	args := argumentsOf(&e.bind, st.entry.params)
+	args.computed = computed
+	e.setPortal(name, portal{stmt: st, spread: planned, args: args})
 	if err := s.payOwed(ctx); err != nil {
 		return err
 	}
@@ -211,7 +213,7 @@ func (s *session) bindRoute(ctx context.Context, st *prepared, name string) erro
 		if err != nil {
 			return err
 		}
-		return s.bindSpread(ctx, st, instead, name)
+		return s.bindSpread(ctx, st, instead, name, nil)
 	}
 	if fresh {
 		return s.bindAgain(ctx, st, name)

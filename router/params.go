@@ -63,7 +63,11 @@ func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) 
 	}
 	node, fresh, err := s.route(ctx, pl, &computed{bound{&e.bind, s}, s, values})
 	if err != nil {
-		return err
+		instead, err := s.severalNodes(ctx, &st.entry.statements[0], st.text, st.entry.params, err)
+		if err != nil {
+			return err
+		}
+		return s.bindSpread(ctx, st, instead, name, &computedValues{pl.Rewrite.Eval, values, types})
 	}
 	if fresh {
 		return s.bindAgain(ctx, st, name)

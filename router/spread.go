@@ -22,6 +22,15 @@ type arguments struct {
 	formats []int16
 	values  [][]byte
 	results []int16
+	// computed are values that were evaluated before the statement turned out to need several nodes.
+	computed *computedValues
+}
+
+// computedValues are expressions that have been evaluated.
+type computedValues struct {
+	exprs  []string
+	values [][]byte
+	types  []uint32
 }
 
 // spreadRun is one execution of a query over several nodes.
@@ -106,8 +115,11 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
 	if len(e.Eval) > 0 {
-		values, types, err := s.evaluate(ctx, e.Eval)
-		if err != nil {
+		var values [][]byte
+		var types []uint32
+		if c := args.computed; c != nil && slices.Equal(c.exprs, e.Eval) {
+			values, types = c.values, c.types
+		} else if values, types, err = s.evaluate(ctx, e.Eval); err != nil {
 			return nil, err
 		}
 		run.values, run.types = append(run.values, values...), append(run.types, types...)
@@ -124,11 +136,15 @@ func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 	if o.Null {
 		return exec.Value{Null: true}, nil
 	}
-	if o.Param == 0 {
+	at := o.Param
+	if o.Eval > 0 {
+		at = r.e.Params + o.Eval
+	}
+	if at == 0 {
 		return r.session.textKey([]byte(o.Text))
 	}
-	v := r.values[o.Param-1]
-	return r.session.clientKey(exec.Value{Data: v, Null: v == nil, Binary: r.formats[o.Param-1] == 1}, o)
+	v := r.values[at-1]
+	return r.session.clientKey(exec.Value{Data: v, Null: v == nil, Binary: r.formats[at-1] == 1}, o)
 }
 
 // nodesOf are the nodes that have rows for a fragment; one node says that there are none.

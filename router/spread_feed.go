@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/keyspace"
@@ -54,23 +53,8 @@ func (s *session) feed(ctx context.Context, st *plannedStatement, r *spreadRun) 
 	if err := home.conn.Exec(ctx, `CLOSE "shoal feed"`); err != nil {
 		return err
 	}
-	s.complete(feedTag(st.text, w.total))
+	s.complete(f.Tag + " " + itoa(int(w.total)))
 	return s.tidy(ctx, inner, home, false, extra == nil)
-}
-
-// feedTag is the command tag of the statement.
-func feedTag(text string, rows int64) string {
-	for word := range strings.FieldsSeq(text) {
-		switch strings.ToUpper(word) {
-		case "INSERT":
-			return "INSERT 0 " + itoa(int(rows))
-		case "UPDATE":
-			return "UPDATE " + itoa(int(rows))
-		case "DELETE":
-			return "DELETE " + itoa(int(rows))
-		}
-	}
-	return "INSERT 0 " + itoa(int(rows))
 }
 
 // feeding gives rows to their nodes.

@@ -64,6 +64,8 @@ func compare(want, got *Answer, h how) string {
 	switch {
 	case got.Broken != "":
 		return "the connection failed: " + got.Broken
+	case want.Code == "0A000" && got.Code == "":
+		return "" // what PostgreSQL does not support in one plan may be possible in another, a FULL JOIN for example
 	case want.Code != got.Code:
 		return fmt.Sprintf("SQLSTATE %s instead of %s", orNone(got.Code), orNone(want.Code))
 	case want.Code != "" || h.runs:

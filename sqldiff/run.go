@@ -120,7 +120,7 @@ func (r *run) control(ctx context.Context, server *shardtest.Postgres) error {
 func (r *run) shape(ctx context.Context, s Shape) error {
 	scope := &scoped{TB: r.tb}
 	defer scope.end()
-	c := cluster.Start(scope, cluster.Options{Nodes: s.Nodes, Settings: settings})
+	c := cluster.Start(scope, cluster.Options{Nodes: s.Nodes, Settings: settings, Regions: regions(s.Nodes)})
 	for _, l := range Layouts() {
 		if !slices.Contains(s.Layouts, l.Name) {
 			continue
@@ -212,4 +212,13 @@ func (s *scoped) end() {
 		f()
 	}
 	s.cleanups = nil
+}
+
+// regions labels the nodes in turn, for the tables that are spread by a list.
+func regions(nodes int) []string {
+	list := make([]string, nodes)
+	for i := range list {
+		list[i] = []string{"eu", "us"}[i%2]
+	}
+	return list
 }
