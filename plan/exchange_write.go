@@ -126,7 +126,7 @@ func (x *exchanger) insertSide(top *block, r *ref) side {
 		return side{}
 	}
 	for _, n := range slices.Concat(s.ReturningList, s.GetOnConflictClause().GetTargetList(), []*pg.Node{s.GetOnConflictClause().GetWhereClause()}) {
-		if n != nil && !x.conditionFits(top, n, nil) {
+		if n != nil && !x.conditionFits(top, n, nil, side{}) {
 			return side{}
 		}
 	}
@@ -150,12 +150,12 @@ func (x *exchanger) mergeSide(top *block, r *ref) side {
 	}
 	switch {
 	case source.at == copies && !inserts:
-	case source.at == spread && meets(source, target, conds) && x.keepsKey(source):
+	case source.at == spread && equalKeys(source, target, conds) && x.keepsKey(source):
 	default:
 		return side{}
 	}
 	for _, n := range append(exprs, s.JoinCondition) {
-		if n != nil && !x.conditionFits(top, n, slices.Concat(source.keys, target.keys)) {
+		if n != nil && !x.conditionFits(top, n, nil, target) {
 			return side{}
 		}
 	}
@@ -188,7 +188,7 @@ func (x *exchanger) insertRows(r *ref) bool {
 		return false
 	}
 	for _, n := range s.ReturningList {
-		if !x.conditionFits(&block{refs: []*ref{r}}, n, nil) {
+		if !x.conditionFits(&block{refs: []*ref{r}}, n, nil, side{}) {
 			return false
 		}
 	}

@@ -29,8 +29,8 @@ type side struct {
 	// keys are lists of columns, each a whole key: rows with equal keys are on one node.
 	keys [][]column
 	// aligned is set for a part that is evaluated for each row of another one: all its rows that matter
-	// are on the node of that row.
-	aligned bool
+	// are on the node of that row. It is the other one's place in the list of those around it, counted from 1.
+	aligned int
 }
 
 // located is the location of a query block, with its keys as positions of its outputs.
@@ -39,9 +39,9 @@ type located struct {
 	outputs [][]int
 }
 
-// within is the location of a join tree. eqs hold for all rows that matter; outer are the keys of
-// rows for which the tree is evaluated (LATERAL, subqueries in expressions).
-func (x *exchanger) within(t *joinTree, eqs []condition, outer [][]column) side {
+// within is the location of a join tree. eqs hold for all rows that matter; outer are the parts for
+// whose rows the tree is evaluated (LATERAL, subqueries in expressions).
+func (x *exchanger) within(t *joinTree, eqs []condition, outer []side) side {
 	if t == nil {
 		return side{at: copies}
 	}
@@ -51,7 +51,7 @@ func (x *exchanger) within(t *joinTree, eqs []condition, outer [][]column) side 
 	var own []condition
 	if t.cond != nil {
 		own = x.p.conditions(t.scope, t.cond)
-		if !x.conditionFits(t.scope, t.cond, nil) {
+		if !x.conditionFits(t.scope, t.cond, nil, side{}) {
 			return side{}
 		}
 	}
@@ -60,16 +60,16 @@ func (x *exchanger) within(t *joinTree, eqs []condition, outer [][]column) side 
 	case pg.JoinType_JOIN_INNER:
 		all := slices.Concat(own, eqs)
 		l := x.within(t.left, all, outer)
-		r := x.within(t.right, all, slices.Concat(outer, l.keys))
-		return innerSide(l, r, all)
+		r := x.within(t.right, all, with(outer, l))
+		return innerSide(l, r, all, len(outer)+1)
 	case pg.JoinType_JOIN_LEFT:
 		l := x.within(t.left, eqs, outer)
-		return outerSide(l, x.within(t.right, own, slices.Concat(outer, l.keys)), own)
+		return outerSide(l, x.within(t.right, own, with(outer, l)), own, len(outer)+1)
 	case pg.JoinType_JOIN_RIGHT:
-		return outerSide(x.within(t.right, eqs, outer), x.within(t.left, own, outer), own)
+		return outerSide(x.within(t.right, eqs, outer), x.within(t.left, own, outer), own, len(outer)+1)
 	case pg.JoinType_JOIN_FULL:
 		l, r := x.within(t.left, nil, outer), x.within(t.right, nil, outer)
-		if l.at == spread && r.at == spread && meets(l, r, own) {
+		if l.at == spread && r.at == spread && meets(l, r, own, len(outer)+1) {
 			return side{at: spread, distribution: l.distribution}
 		}
 		if l.at == copies && r.at == copies {
@@ -79,22 +79,31 @@ func (x *exchanger) within(t *joinTree, eqs []condition, outer [][]column) side 
 	return side{}
 }
 
-func innerSide(l, r side, eqs []condition) side {
+func with(outer []side, s side) []side { return append(slices.Clone(outer), s) }
+
+// innerSide joins two parts; left is the place of the left one among those around the right one.
+func innerSide(l, r side, eqs []condition, left int) side {
 	switch {
 	case l.at == nowhere || r.at == nowhere:
+		return side{}
+	case l.at == copies && r.aligned == left:
 		return side{}
 	case l.at == copies:
 		return r
 	case r.at == copies:
 		return l
-	case meets(l, r, eqs):
-		return side{at: spread, distribution: l.distribution, keys: slices.Concat(l.keys, r.keys), aligned: l.aligned}
+	case meets(l, r, eqs, left):
+		out := side{at: spread, distribution: l.distribution, keys: l.keys, aligned: l.aligned}
+		if r.distribution == l.distribution {
+			out.keys = slices.Concat(l.keys, r.keys)
+		}
+		return out
 	}
 	return side{}
 }
 
 // outerSide: all rows of kept appear, so they must not be on several nodes unless the other side is too.
-func outerSide(kept, other side, eqs []condition) side {
+func outerSide(kept, other side, eqs []condition, left int) side {
 	switch {
 	case kept.at == nowhere || other.at == nowhere:
 		return side{}
@@ -102,19 +111,25 @@ func outerSide(kept, other side, eqs []condition) side {
 		return kept
 	case kept.at == copies:
 		return side{}
-	case meets(kept, other, eqs):
+	case meets(kept, other, eqs, left):
 		return kept
 	}
 	return side{}
 }
 
-// meets reports that rows which are joined are on one node: a whole key of one side equals one of the other.
-func meets(l, r side, eqs []condition) bool {
+// meets reports that rows which are joined are on one node: the right part is evaluated for rows of the left one, or both for rows
+// of the same other part, or a whole key of one side equals one of the other.
+func meets(l, r side, eqs []condition, left int) bool {
+	if r.aligned == left || l.aligned > 0 && l.aligned == r.aligned {
+		return true
+	}
+	return equalKeys(l, r, eqs)
+}
+
+// equalKeys reports parts of one distribution, a whole key of which is equal.
+func equalKeys(l, r side, eqs []condition) bool {
 	if l.distribution != r.distribution {
 		return false
-	}
-	if r.aligned && len(l.keys) > 0 && !l.aligned {
-		return true
 	}
 	classes := equalColumns(eqs)
 	return slices.ContainsFunc(l.keys, func(a []column) bool {
@@ -160,7 +175,7 @@ func (c classes) same(a, b []column) bool {
 }
 
 // leaf is the location of one item of a FROM clause.
-func (x *exchanger) leaf(r *ref, outer [][]column) side {
+func (x *exchanger) leaf(r *ref, outer []side) side {
 	switch {
 	case r.table != nil:
 		return x.tableSide(r)
@@ -230,7 +245,7 @@ func (x *exchanger) sameEverywhere(n *pg.Node) bool {
 
 // core is the location of what a block groups, sorts and cuts: its FROM clause under WHERE, with
 // all subqueries in its expressions.
-func (x *exchanger) core(b *block, outer [][]column) side {
+func (x *exchanger) core(b *block, outer []side) side {
 	s := b.stmt
 	if s == nil || len(b.arms) > 0 {
 		return side{}
@@ -248,14 +263,16 @@ func (x *exchanger) core(b *block, outer [][]column) side {
 	if at.at == nowhere {
 		return at
 	}
-	if at.at == spread && !at.aligned && len(outer) > 0 {
-		known := side{distribution: at.distribution, keys: outer}
-		at.aligned = meets(side{distribution: at.distribution, keys: at.keys}, known, eqs)
+	if at.at == spread && at.aligned == 0 {
+		for i := len(outer); i > 0 && at.aligned == 0; i-- {
+			if outer[i-1].at == spread && equalKeys(at, outer[i-1], eqs) {
+				at.aligned = i
+			}
+		}
 	}
-	reach := slices.Concat(outer, at.keys)
 	for _, n := range slices.Concat([]*pg.Node{s.WhereClause, s.HavingClause}, s.TargetList, s.GroupClause, s.SortClause,
 		s.DistinctClause, s.WindowClause, []*pg.Node{s.LimitCount, s.LimitOffset}) {
-		if n != nil && !x.conditionFits(b, n, reach) {
+		if n != nil && !x.conditionFits(b, n, outer, at) {
 			return side{}
 		}
 	}
@@ -264,14 +281,14 @@ func (x *exchanger) core(b *block, outer [][]column) side {
 
 // conditionFits reports an expression that a node can evaluate for its own rows as PostgreSQL would for
 // all rows: its subqueries read what is on every node, or on the node of the row.
-func (x *exchanger) conditionFits(b *block, n *pg.Node, reach [][]column) bool {
+func (x *exchanger) conditionFits(b *block, n *pg.Node, outer []side, own side) bool {
 	fits := true
 	analyze.Walk(n, func(m proto.Message) bool {
 		switch e := m.(type) {
 		case *pg.SubLink:
-			fits = fits && x.sublinkFits(b, e, reach)
+			fits = fits && x.sublinkFits(b, e, outer, own)
 			if e.Testexpr != nil {
-				fits = fits && x.conditionFits(b, e.Testexpr, reach)
+				fits = fits && x.conditionFits(b, e.Testexpr, outer, own)
 			}
 			return false
 		case *pg.FuncCall:
@@ -291,15 +308,18 @@ func systemColumn(c *pg.ColumnRef) bool {
 	return slices.Contains(systemColumns, last)
 }
 
-func (x *exchanger) sublinkFits(b *block, sl *pg.SubLink, reach [][]column) bool {
+func (x *exchanger) sublinkFits(b *block, sl *pg.SubLink, outer []side, own side) bool {
 	r := x.p.sublinks[sl]
 	if r == nil || r.body == nil {
 		return false
 	}
-	l := x.block(r.body, reach)
+	l := x.block(r.body, with(outer, own))
 	switch {
-	case l.at == copies || l.at == spread && l.aligned:
+	case l.at == copies:
 		return true
+	case l.at == spread && l.aligned > 0:
+		// Its rows are on the node of the row it is evaluated for, or of one around that, which then must be the same node.
+		return l.aligned == len(outer)+1 || own.at == copies && l.aligned == len(outer) || own.at == spread && own.aligned == l.aligned
 	case l.at != spread || !isIn(sl, r):
 		return false
 	}
@@ -308,7 +328,8 @@ func (x *exchanger) sublinkFits(b *block, sl *pg.SubLink, reach [][]column) bool
 	if c == nil || !x.p.neverExtended(*c) || !x.p.comparable(*c, column{r, 0}) || !x.p.neverExtended(column{r, 0}) {
 		return false
 	}
-	return slices.ContainsFunc(reach, func(k []column) bool { return len(k) == 1 && k[0] == *c }) &&
+	return own.at == spread && own.distribution == l.distribution &&
+		slices.ContainsFunc(own.keys, func(k []column) bool { return len(k) == 1 && k[0] == *c }) &&
 		slices.ContainsFunc(l.outputs, func(o []int) bool { return len(o) == 1 && o[0] == 0 })
 }
 
@@ -328,7 +349,7 @@ func (x *exchanger) callFits(c *pg.FuncCall) bool {
 }
 
 // block is the location of a query block: what its own work (grouping, DISTINCT, windows, LIMIT) leaves of its core's.
-func (x *exchanger) block(b *block, outer [][]column) located {
+func (x *exchanger) block(b *block, outer []side) located {
 	if len(b.arms) == 2 {
 		return x.setOperation(b)
 	}
@@ -343,7 +364,7 @@ func (x *exchanger) block(b *block, outer [][]column) located {
 		}
 		return out
 	}
-	if !at.aligned && (b.stmt.LimitCount != nil || b.stmt.LimitOffset != nil || !x.perKey(b, at)) {
+	if at.aligned == 0 && (b.stmt.LimitCount != nil || b.stmt.LimitOffset != nil || !x.perKey(b, at)) {
 		return located{}
 	}
 	out.outputs = keyOutputs(b, at.keys)
