@@ -24,11 +24,13 @@ type InsertRows struct {
 // each node for its own rows.
 func (x *exchanger) write(top *block) {
 	p := x.p
-	if len(p.targets) != 1 {
-		p.fail(refuse("Run its parts one by one.", "a statement that writes to several tables, over several nodes, is not supported yet"))
+	r := p.targets[len(p.targets)-1]
+	if len(p.targets) > 1 || x.root.GetSelectStmt() != nil { // some of them stand in WITH
+		if !x.onlyDistributed() || !x.writesSpread(top) || !x.each(top, r) {
+			p.fail(refuse("Run its parts one by one.", "writes in WITH, over several nodes, whose parts need rows of other nodes are not supported yet"))
+		}
 		return
 	}
-	r := p.targets[0]
 	switch {
 	case r.table == nil && r.body == nil || r.table != nil && p.placed(r.table).placement == catalog.Local:
 		x.writeAtHome(top)
@@ -41,6 +43,23 @@ func (x *exchanger) write(top *block) {
 		p.fail(refuse("Join on the key, or read the rows first and write them one key at a time.",
 			"this write to a distributed table needs rows of other nodes, which is not supported yet"))
 	}
+}
+
+// onlyDistributed reports that all tables that are written are distributed, and that no row gets another key.
+func (x *exchanger) onlyDistributed() bool {
+	return len(x.p.rekeys) == 0 && !slices.ContainsFunc(x.p.targets, func(r *ref) bool {
+		return r.table == nil || x.p.placed(r.table).placement != catalog.Distributed || x.p.rekeyed[r]
+	})
+}
+
+// writesSpread reports that each node can do the writes in WITH for its own rows, whether somebody reads what they return or not.
+func (x *exchanger) writesSpread(top *block) bool {
+	for _, c := range top.ctes {
+		if c.writes && x.block(c.body, nil).at != spread {
+			return false
+		}
+	}
+	return true
 }
 
 // writeAtHome gathers what the statement reads; its table is on the home node.
@@ -91,7 +110,11 @@ func (x *exchanger) each(top *block, r *ref) bool {
 		return true
 	}
 	f := Fragment{Text: text, Distribution: at.distribution, Writes: true, Params: paramsOf(x.root)}
-	x.pinTo(&f, append(x.bases(x.root), x.targetBases(r)...))
+	bases := x.bases(x.root)
+	for _, t := range x.p.targets {
+		bases = append(bases, x.targetBases(t)...)
+	}
+	x.pinTo(&f, bases)
 	x.out.Fragments = append(x.out.Fragments, f)
 	return true
 }

@@ -114,6 +114,9 @@ func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, err
 		ex.Kind, ex.Merge = "Scatter", e.Merge.String()
 	default:
 		ex.FinalNode = r.m.Home
+		if e == r.e {
+			ex.Final = r.shape.final
+		}
 	}
 	for i := range e.Fragments {
 		f := &e.Fragments[i]
