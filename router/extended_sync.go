@@ -139,6 +139,30 @@ func (s *session) syncSegment(ctx context.Context, p *participant) error {
 
 // syncAll ends a batch that several nodes, or none, took part in.
 func (s *session) syncAll(ctx context.Context) error {
+	if err := s.endBatch(ctx); err != nil {
+		return err
+	}
+	return s.ready()
+}
+
+// unsynced ends a batch that the client follows up with a message of another kind instead of Sync. After an error
+// such a message is ignored, as everything is up to Sync.
+func (s *session) unsynced(ctx context.Context) (ignore bool, err error) {
+	e := &s.extended
+	if e.skip || !e.busy() {
+		return e.skip, nil
+	}
+	if err = s.payOwed(ctx); err == nil {
+		err = s.finishSegment(ctx)
+	}
+	if err != nil {
+		return true, s.extendedError(ctx, err)
+	}
+	e.touched = false
+	return false, s.endBatch(ctx)
+}
+
+func (s *session) endBatch(ctx context.Context) error {
 	for _, p := range s.txn.parts {
 		p.inBatch = false
 		if !p.resync || p.conn.Broken {
@@ -163,5 +187,5 @@ func (s *session) syncAll(ctx context.Context) error {
 	}
 	s.statementOver(ctx)
 	s.stopped = false
-	return s.ready()
+	return nil
 }
