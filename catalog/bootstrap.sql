@@ -33,6 +33,47 @@ CREATE TABLE pg_shoal.tables (
 );
 GRANT SELECT ON pg_shoal.tables TO PUBLIC;
 
+-- Schemas whose tables live together on one node. An entry is a point of the distribution, shifted so that it
+-- has bigint's order. A table of the schema needs no row in pg_shoal.tables; one that has a row there is placed by that.
+CREATE TABLE pg_shoal.schemas (
+    nspid        oid PRIMARY KEY,
+    distribution bigint NOT NULL,
+    entry        bigint NOT NULL
+);
+
+-- All tables that are not local; nspid is set for those that are placed by their schema.
+CREATE VIEW pg_shoal.placed AS
+    SELECT t.relid, t.kind, t.distribution, t.key_columns, NULL::oid AS nspid, NULL::bigint AS entry FROM pg_shoal.tables t
+    UNION ALL
+    SELECT c.oid, 'distributed', s.distribution, '{}', s.nspid, s.entry
+    FROM pg_shoal.schemas s
+    JOIN pg_catalog.pg_class c ON c.relnamespace = s.nspid
+    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'
+      AND NOT EXISTS (SELECT FROM pg_shoal.tables t WHERE t.relid = c.oid);
+GRANT SELECT ON pg_shoal.schemas, pg_shoal.placed TO PUBLIC;
+
+-- The entries of directories: which point a key has. It is itself a distributed table, by the hash of the key, so a node
+-- has some of them. A key is in its ordered encoding, an entry as in pg_shoal.schemas. Routers write it on their own,
+-- before a new key's first row: an entry without rows does no harm.
+CREATE TABLE pg_shoal.directory (
+    distribution bigint NOT NULL,
+    key          bytea NOT NULL,
+    entry        bigint NOT NULL,
+    PRIMARY KEY (distribution, key)
+);
+GRANT SELECT, INSERT ON pg_shoal.directory TO {router};
+
+-- Makes the table of entries a distributed one.
+CREATE FUNCTION pg_shoal.place_directory(distribution bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    INSERT INTO pg_shoal.tables AS t
+        SELECT a.attrelid, 'distributed', place_directory.distribution, ARRAY[a.attnum] FROM pg_attribute a
+        WHERE a.attrelid = 'pg_shoal.directory'::regclass AND a.attname = 'key'
+        ON CONFLICT (relid) DO UPDATE SET distribution = excluded.distribution WHERE t.distribution <> excluded.distribution
+$$;
+
 CREATE FUNCTION pg_shoal.check_owner(rel oid) RETURNS void
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -94,7 +135,73 @@ BEGIN
 END
 $$;
 
--- Takes out the rows of tables that are gone; called in the transaction that dropped them.
+-- Gives a key of a directory another entry. Only who owns all tables of the directory may, while they are fenced.
+CREATE FUNCTION pg_shoal.set_entry(distribution bigint, key bytea, entry bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pg_shoal.check_directory(set_entry.distribution);
+    INSERT INTO pg_shoal.directory AS d VALUES (set_entry.distribution, set_entry.key, set_entry.entry)
+        ON CONFLICT ON CONSTRAINT directory_pkey DO UPDATE SET entry = excluded.entry;
+END
+$$;
+
+-- Refuses those who do not own all tables of a directory.
+CREATE FUNCTION pg_shoal.check_directory(distribution bigint) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pg_shoal.check_owner(c.oid) FROM pg_shoal.tables t JOIN pg_class c ON c.oid = t.relid
+        WHERE t.distribution = check_directory.distribution;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no table has distribution %', distribution USING ERRCODE = 'undefined_object';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION pg_shoal.set_schema(name text, distribution bigint, entry bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+    schema oid := quote_ident(name)::regnamespace;
+BEGIN
+    PERFORM pg_shoal.check_schema_owner(schema);
+    IF name ~ '^pg_' OR name = 'information_schema' THEN
+        RAISE EXCEPTION 'schema % belongs to the system', quote_ident(name) USING ERRCODE = 'wrong_object_type';
+    END IF;
+    INSERT INTO pg_shoal.schemas VALUES (schema, distribution, entry);
+END
+$$;
+
+CREATE FUNCTION pg_shoal.unset_schema(name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    schema oid := quote_ident(name)::regnamespace;
+BEGIN
+    PERFORM pg_shoal.check_schema_owner(schema);
+    DELETE FROM pg_shoal.schemas WHERE nspid = schema;
+END
+$$;
+
+CREATE FUNCTION pg_shoal.check_schema_owner(schema oid) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- session_user, as in check_owner.
+    IF NOT pg_has_role(session_user, (SELECT nspowner FROM pg_namespace WHERE oid = schema), 'MEMBER') THEN
+        RAISE EXCEPTION 'must be owner of schema %', schema::regnamespace USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
+
+-- Takes out the rows of tables and schemas that are gone; called in the transaction that dropped them.
 CREATE FUNCTION pg_shoal.forget_dropped() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -104,6 +211,7 @@ DECLARE
 BEGIN
     DELETE FROM pg_shoal.tables t WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.relid);
     GET DIAGNOSTICS forgotten = ROW_COUNT;
+    DELETE FROM pg_shoal.schemas s WHERE NOT EXISTS (SELECT FROM pg_namespace n WHERE n.oid = s.nspid);
     RETURN forgotten;
 END
 $$;
@@ -342,9 +450,11 @@ AS $$
 $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pg_shoal FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pg_shoal.verifier(name) TO {router};
+GRANT EXECUTE ON FUNCTION pg_shoal.verifier(name), pg_shoal.place_directory(bigint) TO {router};
 GRANT EXECUTE ON FUNCTION
     pg_shoal.set_table(regclass, text, bigint, name[]), pg_shoal.unset_table(regclass), pg_shoal.forget_dropped(),
+    pg_shoal.set_schema(text, bigint, bigint), pg_shoal.unset_schema(text), pg_shoal.check_schema_owner(oid),
+    pg_shoal.set_entry(bigint, bytea, bigint), pg_shoal.check_directory(bigint), pg_shoal.check_owner(oid),
     pg_shoal.decide(text), pg_shoal.place_sequences(), pg_shoal.admit(text, bigint, integer), pg_shoal.read(text),
     pg_shoal.definitions(), pg_shoal.definition(text, oid, integer)
     TO PUBLIC;
@@ -359,13 +469,13 @@ AS $$
 DECLARE
     r record;
 BEGIN
-    PERFORM FROM pg_shoal.tables;
+    PERFORM FROM pg_shoal.placed;
     IF NOT FOUND THEN
         RETURN;
     END IF;
 
     SELECT s.relid::regclass AS rel INTO r
-    FROM pg_shoal.tables s
+    FROM pg_shoal.placed s
     WHERE EXISTS (SELECT FROM pg_class c WHERE c.oid = s.relid)
       AND EXISTS (SELECT FROM unnest(s.key_columns) k
                   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = s.relid AND a.attnum = k AND NOT a.attisdropped));
@@ -375,7 +485,7 @@ BEGIN
     END IF;
 
     SELECT s.relid::regclass AS rel, a.attname INTO r
-    FROM pg_shoal.tables s
+    FROM pg_shoal.placed s
     JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = ANY (s.key_columns)
     LEFT JOIN pg_collation l ON l.oid = a.attcollation
     WHERE a.attgenerated <> '' OR NOT coalesce(l.collisdeterministic, true);
@@ -390,7 +500,7 @@ BEGIN
             FROM unnest(s.key_columns) WITH ORDINALITY all_keys(num, n)
             JOIN pg_attribute c ON c.attrelid = s.relid AND c.attnum = all_keys.num) AS key INTO r
     FROM pg_index i
-    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(i.indrelid), i.indrelid) AND s.kind = 'distributed'
+    JOIN pg_shoal.placed s ON s.relid = coalesce(pg_partition_root(i.indrelid), i.indrelid) AND s.kind = 'distributed'
     CROSS JOIN unnest(s.key_columns) WITH ORDINALITY k(num, n)
     JOIN pg_attribute root ON root.attrelid = s.relid AND root.attnum = k.num
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attname = root.attname AND NOT a.attisdropped
@@ -412,12 +522,12 @@ BEGIN
     SELECT f.conname, f.conrelid::regclass AS rel, f.confrelid::regclass AS ref,
            coalesce(a.kind, 'local') AS kind, coalesce(b.kind, 'local') AS ref_kind INTO r
     FROM pg_constraint f
-    LEFT JOIN pg_shoal.tables a ON a.relid = coalesce(pg_partition_root(f.conrelid), f.conrelid)
-    LEFT JOIN pg_shoal.tables b ON b.relid = coalesce(pg_partition_root(f.confrelid), f.confrelid)
+    LEFT JOIN pg_shoal.placed a ON a.relid = coalesce(pg_partition_root(f.conrelid), f.conrelid)
+    LEFT JOIN pg_shoal.placed b ON b.relid = coalesce(pg_partition_root(f.confrelid), f.confrelid)
     WHERE f.contype = 'f' AND (a.relid IS NOT NULL OR b.relid IS NOT NULL)
       AND NOT coalesce(b.kind = 'reference', false)
       -- Each column of the key refers to the same column of the other table's key.
-      AND NOT coalesce(a.kind = 'distributed' AND b.kind = 'distributed' AND a.distribution = b.distribution
+      AND NOT coalesce(a.kind = 'distributed' AND b.kind = 'distributed' AND a.distribution = b.distribution AND a.nspid IS NOT DISTINCT FROM b.nspid
         AND NOT EXISTS (
             SELECT FROM unnest(a.key_columns, b.key_columns) key(own, other)
             WHERE NOT EXISTS (
@@ -436,8 +546,8 @@ BEGIN
     -- An action of a foreign key changes rows inside one node, where a row with another key does not belong.
     SELECT f.conname, f.conrelid::regclass AS rel, quote_ident(x.attname) AS key INTO r
     FROM pg_constraint f
-    JOIN pg_shoal.tables a ON a.relid = coalesce(pg_partition_root(f.conrelid), f.conrelid) AND a.kind = 'distributed'
-    LEFT JOIN pg_shoal.tables b ON b.relid = coalesce(pg_partition_root(f.confrelid), f.confrelid)
+    JOIN pg_shoal.placed a ON a.relid = coalesce(pg_partition_root(f.conrelid), f.conrelid) AND a.kind = 'distributed'
+    LEFT JOIN pg_shoal.placed b ON b.relid = coalesce(pg_partition_root(f.confrelid), f.confrelid)
     JOIN pg_attribute xr ON xr.attrelid = a.relid AND xr.attnum = ANY (a.key_columns)
     JOIN pg_attribute x ON x.attrelid = f.conrelid AND x.attname = xr.attname AND x.attnum = ANY (f.conkey)
     WHERE f.contype = 'f'
@@ -454,7 +564,7 @@ BEGIN
     SELECT i.inhrelid::regclass AS rel INTO r
     FROM pg_inherits i
     JOIN pg_class c ON c.oid = i.inhrelid AND NOT c.relispartition
-    JOIN pg_shoal.tables s ON s.relid IN (i.inhrelid, i.inhparent);
+    JOIN pg_shoal.placed s ON s.relid IN (i.inhrelid, i.inhparent);
     IF FOUND THEN
         RAISE EXCEPTION 'table % takes part in inheritance, which distributed and reference tables cannot', r.rel
             USING ERRCODE = 'feature_not_supported', HINT = 'Use a partitioned table.';
@@ -462,7 +572,7 @@ BEGIN
 
     SELECT w.ev_class::regclass AS rel INTO r
     FROM pg_rewrite w
-    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(w.ev_class), w.ev_class)
+    JOIN pg_shoal.placed s ON s.relid = coalesce(pg_partition_root(w.ev_class), w.ev_class)
     WHERE w.rulename <> '_RETURN';
     IF FOUND THEN
         RAISE EXCEPTION 'rules on distributed or reference table % are not supported', r.rel
@@ -483,7 +593,7 @@ DECLARE
 BEGIN
     SELECT p.polname, p.polrelid::regclass AS rel INTO r
     FROM pg_policy p
-    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(p.polrelid), p.polrelid)
+    JOIN pg_shoal.placed s ON s.relid = coalesce(pg_partition_root(p.polrelid), p.polrelid)
     WHERE concat_ws(' ', pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)) ~* '\mselect\M';
     IF FOUND THEN
         RAISE EXCEPTION 'policy % of table % reads other rows, which may be on other nodes', quote_ident(r.polname), r.rel
@@ -492,7 +602,7 @@ BEGIN
 
     SELECT t.tgname, t.tgrelid::regclass AS rel, f.proname INTO r
     FROM pg_trigger t
-    JOIN pg_shoal.tables s ON s.relid = coalesce(pg_partition_root(t.tgrelid), t.tgrelid)
+    JOIN pg_shoal.placed s ON s.relid = coalesce(pg_partition_root(t.tgrelid), t.tgrelid)
     JOIN pg_proc f ON f.oid = t.tgfoid
     JOIN pg_language l ON l.oid = f.prolang
     WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND (
@@ -509,7 +619,7 @@ BEGIN
     END IF;
 
     SELECT a.attname, a.attrelid::regclass AS rel, q.seqrelid::regclass AS seq INTO r
-    FROM pg_shoal.tables s
+    FROM pg_shoal.placed s
     JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attnum <> ALL (s.key_columns)
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     JOIN pg_depend x ON x.classid = 'pg_attrdef'::regclass AND x.objid = d.oid AND x.refclassid = 'pg_class'::regclass
@@ -632,9 +742,12 @@ DECLARE
     compared text;
 BEGIN
     IF filter ? 'keys' THEN
-        SELECT string_agg(format('%s = %L::%s', t.expression, k, t.type), ' OR ') INTO terms
-            FROM jsonb_array_elements_text(filter -> 'keys') k, pg_shoal.filter_term(rel, filter -> 'terms' -> 0) t;
-        RETURN coalesce(terms, 'false');
+        IF jsonb_array_length(filter -> 'keys') = 0 THEN
+            RETURN 'false';
+        END IF;
+        SELECT format('%s = ANY (%L::%s[])', t.expression, ARRAY(SELECT jsonb_array_elements_text(filter -> 'keys')), t.type) INTO terms
+            FROM pg_shoal.filter_term(rel, filter -> 'terms' -> 0) t;
+        RETURN terms;
     END IF;
     FOREACH bound IN ARRAY ARRAY[filter -> 'low', filter -> 'high'] LOOP
         CONTINUE WHEN bound IS NULL OR bound = 'null';

@@ -26,7 +26,8 @@ func newBuilder(own *builtin) *builder {
 			tables:  map[uint32]*Table{}, names: map[qualified]*Table{},
 			functions: map[qualified][]*Function{}, procs: map[uint32]*Function{},
 			types: map[uint32]Type{}, rights: newRights(), operators: map[string][]Operator{},
-			paths: searchPaths{roles: map[string]string{}, inDB: map[string]string{}},
+			schemas: map[string]SchemaPlace{},
+			paths:   searchPaths{roles: map[string]string{}, inDB: map[string]string{}},
 		},
 		texts: map[string]string{}, domains: map[uint32]domainDefault{},
 	}
@@ -85,6 +86,9 @@ func (b *builder) read(r [][]byte) {
 	switch f.letter() {
 	case 's':
 		c.rights.usage[string(r[1])] = f.oids()
+		if r[2] != nil {
+			c.schemas[string(r[1])] = SchemaPlace{Distribution: number(r[2]), Entry: entry(r[3])}
+		}
 	case 'l':
 		c.rights.addRole(f.oid(), string(r[1]), f.yes())
 	case 'm':
@@ -191,6 +195,7 @@ func (b *builder) readLater(r [][]byte) {
 			f.next()
 		}
 		t.Key = t.indexes(f.numbers())
+		t.Entry = entry(f.next())
 	case 'V':
 		t.ViewSQL, t.Unread = string(r[1]), r[1] == nil
 	case 'e', 'q', 'G':
@@ -268,7 +273,7 @@ func (b *builder) place(t *Table) {
 	if root == t || root.Placement == Local {
 		return
 	}
-	t.Placement, t.Distribution = root.Placement, root.Distribution
+	t.Placement, t.Distribution, t.Entry = root.Placement, root.Distribution, root.Entry
 	t.Key = make([]int, 0, len(root.Key))
 	for _, k := range root.Key {
 		if i := t.Column(root.Columns[k].Name); i >= 0 {

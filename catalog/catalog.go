@@ -177,12 +177,19 @@ type Type struct {
 	Elem   uint32 // what an array is of
 }
 
+// SchemaPlace is where the tables of a distributed schema live.
+type SchemaPlace struct {
+	Distribution uint32
+	Entry        uint64
+}
+
 // Catalog is the immutable picture of one database.
 type Catalog struct {
 	Database string
 	Version  uint64
 
 	builtin   *builtin
+	schemas   map[string]SchemaPlace // those that are distributed
 	tables    map[uint32]*Table
 	names     map[qualified]*Table
 	functions map[qualified][]*Function

@@ -301,13 +301,14 @@ func runProgram(cmd *exec.Cmd) ([]byte, error) {
 	return out, nil
 }
 
-// copyPlacements copies pg_shoal.tables by names: OIDs and attribute numbers differ between nodes.
+// copyPlacements copies pg_shoal.schemas and pg_shoal.tables by names: OIDs and attribute numbers differ between nodes.
 func copyPlacements(ctx context.Context, source, target *pgx.Conn) error {
 	rows, err := source.Query(ctx, `
 		SELECT format('%I.%I', n.nspname, c.relname), t.kind, t.distribution,
 			ARRAY(SELECT a.attname::text FROM unnest(t.key_columns) WITH ORDINALITY k(num, n)
 				JOIN pg_attribute a ON a.attrelid = t.relid AND a.attnum = k.num ORDER BY k.n)
-		FROM pg_shoal.tables t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace`)
+		FROM pg_shoal.tables t JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname <> 'pg_shoal'`)
 	if err != nil {
 		return fmt.Errorf("read pg_shoal.tables: %w", err)
 	}
@@ -327,8 +328,30 @@ func copyPlacements(ctx context.Context, source, target *pgx.Conn) error {
 				return fmt.Errorf("place table %s: %w", p.Table, err)
 			}
 		}
-		return nil
+		return copySchemaPlaces(ctx, source, tx)
 	})
+}
+
+// copySchemaPlaces copies where distributed schemas live, and by what the entries of directories are spread.
+func copySchemaPlaces(ctx context.Context, source *pgx.Conn, target pgx.Tx) error {
+	rows, err := source.Query(ctx, `
+		SELECT format('SELECT pg_shoal.set_schema(%L, %s, %s)', n.nspname, s.distribution, s.entry)
+		FROM pg_shoal.schemas s JOIN pg_namespace n ON n.oid = s.nspid
+		UNION ALL
+		SELECT format('SELECT pg_shoal.place_directory(%s)', t.distribution) FROM pg_shoal.tables t WHERE t.relid = 'pg_shoal.directory'::regclass`)
+	if err != nil {
+		return fmt.Errorf("read pg_shoal.schemas: %w", err)
+	}
+	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("read pg_shoal.schemas: %w", err)
+	}
+	for _, sql := range statements {
+		if _, err := target.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
 }
 
 func (c *schemaCopy) placeSequences(ctx context.Context, target *pgx.Conn) error {

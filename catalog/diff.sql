@@ -181,3 +181,6 @@ SELECT 'placement', rel.full_name, concat_ws(' ', upper(s.kind), 'DISTRIBUTION '
     'KEY ' || (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.n)
         FROM unnest(s.key_columns) WITH ORDINALITY k(num, n) JOIN pg_attribute a ON a.attrelid = s.relid AND a.attnum = k.num))
 FROM pg_shoal.tables s JOIN rel ON rel.oid = s.relid
+UNION ALL
+SELECT 'placement', quote_ident(n.nspname), concat_ws(' ', 'SCHEMA DISTRIBUTION', s.distribution, 'ENTRY', s.entry)
+FROM pg_shoal.schemas s JOIN pg_namespace n ON n.oid = s.nspid

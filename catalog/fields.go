@@ -1,6 +1,9 @@
 package catalog
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // loadColumns is the number of columns of every part of load.sql.
 const loadColumns = 6
@@ -54,3 +57,15 @@ func number(digits []byte) uint32 {
 	}
 	return n
 }
+
+// entry reads a point that is stored with bigint's order.
+func entry(digits []byte) uint64 {
+	n, _ := strconv.ParseInt(string(digits), 10, 64)
+	return StoredEntry(n)
+}
+
+// StoredEntry is the entry that pg_shoal's tables have as a bigint.
+func StoredEntry(stored int64) uint64 { return uint64(stored) ^ 1<<63 }
+
+// StoreEntry is an entry as pg_shoal's tables have it: in the same order, and signed.
+func StoreEntry(entry uint64) int64 { return int64(entry ^ 1<<63) }

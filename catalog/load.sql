@@ -4,11 +4,12 @@
 -- OIDs to what users made (>= 16384) or to what comes with the server.
 
 -- part schema
-SELECT concat_ws(' ', 's', string_agg(x.grantee::text, ',')), n.nspname, NULL, NULL, NULL, NULL
+SELECT concat_ws(' ', 's', string_agg(x.grantee::text, ',')), n.nspname, p.distribution::text, p.entry::text, NULL, NULL
 FROM pg_namespace n
+LEFT JOIN pg_shoal.schemas p ON p.nspid = n.oid
 LEFT JOIN LATERAL aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) x ON x.privilege_type = 'USAGE'
 WHERE n.nspname !~ '^pg_(temp_|toast)'
-GROUP BY n.nspname
+GROUP BY n.nspname, p.distribution, p.entry
 
 -- part role
 SELECT concat_ws(' ', 'l', r.oid, r.rolsuper), r.rolname, NULL, NULL, NULL, NULL
@@ -26,11 +27,11 @@ FROM pg_database d WHERE d.datname = current_database()
 -- part table
 SELECT concat_ws(' ', 'r', c.oid, c.relkind, c.relpersistence, c.relispartition, c.relrowsecurity,
         c.relhasrules AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid AND w.rulename <> '_RETURN'),
-        coalesce(s.kind, 'local'), coalesce(s.distribution, 0), array_to_string(s.key_columns, ',')),
+        coalesce(s.kind, 'local'), coalesce(s.distribution, 0), coalesce(array_to_string(s.key_columns, ','), ''), s.entry),
     n.nspname, c.relname, pg_get_userbyid(c.relowner), array_to_string(c.reloptions, chr(31)), NULL
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_shoal.tables s ON s.relid = c.oid
+LEFT JOIN pg_shoal.placed s ON s.relid = c.oid
 WHERE c.oid {range} AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND c.relpersistence <> 't'
     AND n.nspname <> 'pg_toast'
 

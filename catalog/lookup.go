@@ -79,3 +79,21 @@ func (c *Catalog) Volatile(path []string, schema, name string) bool {
 	}
 	return slices.ContainsFunc(found, func(f *Function) bool { return f.Volatility == 'v' })
 }
+
+// Schema tells whether a schema is distributed, and where its tables live.
+func (c *Catalog) Schema(name string) (SchemaPlace, bool) {
+	p, ok := c.schemas[name]
+	return p, ok
+}
+
+// TablesIn lists the relations of a schema.
+func (c *Catalog) TablesIn(schema string) []*Table {
+	var list []*Table
+	for q, t := range c.names {
+		if q.schema == schema {
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, compareTables)
+	return list
+}

@@ -42,11 +42,12 @@ func (f Filter) keysSQL(columns []FilterColumn) string {
 		return "false"
 	}
 	t := f.Terms[0]
-	literals := make([]string, len(f.Keys))
+	// One array, because many keys in a list would each be an expression of their own.
+	elements := make([]string, len(f.Keys))
 	for i, key := range f.Keys {
-		literals[i] = t.literal(key)
+		elements[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 	}
-	return "(" + columns[t.Columns[0]].SQL + " IN (" + strings.Join(literals, ", ") + "))"
+	return "(" + columns[t.Columns[0]].SQL + " = ANY (" + t.literal("{"+strings.Join(elements, ",")+"}") + "[]))"
 }
 
 // sql writes what the term is in a row.

@@ -51,6 +51,8 @@ type Distribution struct {
 	Database string `json:"database"`
 	Key
 	Shards []Shard `json:"shards"` // sorted by Low; the first Low is empty
+	// Directory is what only a directory has.
+	Directory *DirectoryFacts `json:"directory,omitempty"`
 
 	prefixes []uint64 // the first eight bytes of each Low
 	// starts cuts the space into at least as many equal slots as there are shards: starts[i] is the shard
