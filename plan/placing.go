@@ -16,6 +16,8 @@ import (
 var placingFunctions = map[string]bool{
 	"create_distributed_table": true, "create_reference_table": true, "undistribute_table": true,
 	"citus_add_local_table_to_metadata": true, "create_distributed_function": true,
+	"create_distributed_schema": true, "undistribute_schema": true, "citus_schema_distribute": true, "citus_schema_undistribute": true,
+	"directory_get": true, "directory_set": true, "directory_list": true, "directory_import": true,
 }
 
 // Placing is a call of create_distributed_table and its relatives.

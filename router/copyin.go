@@ -322,11 +322,6 @@ func (r *rowSender) Canonical(key keyspace.Type, as string, text []byte) ([]byte
 	return canonicalOn(conn, key, as, text)
 }
 
-// Entry would find a directory's entry.
-func (r *rowSender) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, error) {
-	return 0, false, errDirectory()
-}
-
 // keyError says in which line a key is wrong.
 func (r *rowSender) keyError(err error) error {
 	var e *pgwire.Error

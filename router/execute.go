@@ -582,13 +582,3 @@ func canonicalOn(conn *pool.Conn, key keyspace.Type, as string, text []byte) ([]
 	}
 	return rows[0][0], nil
 }
-
-// Entry would find a directory's entry.
-func (s *session) Entry(*keyspace.Distribution, []byte, bool) (uint64, bool, error) {
-	return 0, false, errDirectory()
-}
-
-// errDirectory is what routers say of a distribution that only a later version can make.
-func errDirectory() *pgwire.Error {
-	return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "this router does not know directory distributions")
-}

@@ -186,6 +186,12 @@ func (p *placement) distribute(ctx context.Context, args map[string]string) erro
 	if err := p.boundSequences(ctx); err != nil {
 		return err
 	}
+	if err := p.checkKeys(ctx, key); err != nil {
+		return err
+	}
+	if err := p.assignKeys(ctx, d, key, true); err != nil {
+		return err
+	}
 	return p.spread(ctx, d, key)
 }
 

@@ -23,6 +23,14 @@ var placingParameters = map[string][]string{
 	"create_reference_table":            {"table_name"},
 	"undistribute_table":                {"table_name"},
 	"citus_add_local_table_to_metadata": {"table_name", "cascade_via_foreign_keys"},
+	"create_distributed_schema":         {"schema_name"},
+	"undistribute_schema":               {"schema_name"},
+	"citus_schema_distribute":           {"schema_name"},
+	"citus_schema_undistribute":         {"schema_name"},
+	"directory_get":                     {"table_name", "key"},
+	"directory_set":                     {"table_name", "key", "shard", "node"},
+	"directory_list":                    {"table_name", "after", "limit"},
+	"directory_import":                  {"table_name", "entries"},
 }
 
 // positional is how many arguments may be given without a name.
@@ -74,8 +82,8 @@ func placingArgs(ctx context.Context, p *plan.Placing, values [][]byte, home *po
 			args[name] = string(value)
 		}
 	}
-	if args["table_name"] == "" {
-		return nil, pgwire.Errorf("22023", "%s needs the name of a table", p.Function)
+	if args[names[0]] == "" {
+		return nil, pgwire.Errorf("22023", "%s needs the name of a %s", p.Function, strings.TrimSuffix(names[0], "_name"))
 	}
 	return args, nil
 }
@@ -119,6 +127,7 @@ type distributeSpec struct {
 	splitAt    string      // an array as PostgreSQL writes it
 	regions    []regionSpec
 	fallback   string // the default region
+	assignBy   string // of a directory
 }
 
 // dimension is a part of the strategy: its method, and its columns as they are written.
@@ -154,9 +163,7 @@ func readSpec(args map[string]string) (*distributeSpec, error) {
 	if err := s.readDimensions(strategy, hashed); err != nil {
 		return nil, err
 	}
-	if args["assign_by"] != "" {
-		return nil, pgwire.Errorf("22023", "assign_by goes with strategy \"directory\"")
-	}
+	s.assignBy = strings.ToLower(args["assign_by"])
 	return s, s.check()
 }
 
@@ -231,14 +238,15 @@ func (s *distributeSpec) colocated() bool    { return s.with != "default" && s.w
 func (s *distributeSpec) regionsGiven() bool { return len(s.regions) > 0 || s.fallback != "" }
 
 // strategyHint lists what a strategy can be.
-const strategyHint = `Strategies are "hash", "range", "list", and sequences of them such as 'list(region), hash(tenant_id), range(created_at)'.`
+const strategyHint = `Strategies are "hash", "range", "list", "directory", and sequences of the first three such as 'list(region), hash(tenant_id), range(created_at)'.`
 
 func readMethod(name string) (keyspace.Method, error) {
 	switch m := keyspace.Method(strings.ToLower(name)); m {
-	case keyspace.Hash, keyspace.Range, keyspace.List:
+	case keyspace.Hash, keyspace.Range, keyspace.List, keyspace.Directory:
 		return m, nil
-	case keyspace.Directory, keyspace.Schema:
-		return "", pgwire.Errorf("0A000", "strategy %q is not supported yet", name).WithHint("%s", strategyHint)
+	case keyspace.Schema:
+		return "", pgwire.Errorf("22023", "strategy \"schema\" is for whole schemas, not for a table").
+			WithHint("Write SELECT create_distributed_schema('schema').")
 	}
 	return "", pgwire.Errorf("22023", "unrecognized strategy %q", name).WithHint("%s", strategyHint)
 }
@@ -307,6 +315,9 @@ func (s *distributeSpec) check() error {
 		return pgwire.Errorf("22023", "regions go with strategy \"list\"").WithHint("%s", strategyHint)
 	}
 	hasList := false
+	if err := s.checkDirectory(); err != nil {
+		return err
+	}
 	for i, d := range s.dimensions {
 		switch {
 		case d.method == keyspace.List && i > 0:
@@ -338,6 +349,29 @@ func (s *distributeSpec) check() error {
 			WithHint("Hashes are cut into shard_count equal shards.")
 	case s.shards > 0:
 		return pgwire.Errorf("22023", "split_at does not go with shard_count: each value begins a shard")
+	}
+	return nil
+}
+
+// checkDirectory refuses what a directory cannot have: it stands alone and has one column.
+func (s *distributeSpec) checkDirectory() error {
+	directory := slices.ContainsFunc(s.dimensions, func(d dimension) bool { return d.method == keyspace.Directory })
+	switch {
+	case s.assignBy != "" && !directory:
+		return pgwire.Errorf("22023", "assign_by goes with strategy \"directory\"")
+	case !directory:
+		return nil
+	case len(s.dimensions) > 1 || len(s.columns) != 1:
+		return pgwire.Errorf("22023", "a directory has one column and is not a part of another strategy")
+	}
+	switch s.assignBy {
+	case assignByRows, assignByBytes, assignByWeight:
+	case "":
+		if !s.colocated() {
+			s.assignBy = assignByRows
+		}
+	default:
+		return pgwire.Errorf("22023", "unrecognized assign_by %q", s.assignBy).WithHint("It is \"rows\", \"bytes\" or \"weight\".")
 	}
 	return nil
 }

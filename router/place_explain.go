@@ -126,6 +126,9 @@ func (s *session) planDistribution(ctx context.Context, call *plan.Placing, valu
 	if err := p.checkKeys(ctx, key); err != nil {
 		return nil, err
 	}
+	if err := p.assignKeys(ctx, d, key, false); err != nil {
+		return nil, err
+	}
 	return p.describe(ctx, key, d, isNew)
 }
 
@@ -150,13 +153,16 @@ func (p *placement) describe(ctx context.Context, key *tableKey, d *keyspace.Dis
 			return nil, err
 		}
 		if where == "" {
-			continue
+			where = "false"
 		}
 		share := nodeShare{Node: n.Name, Region: n.Region}
 		for i := range d.Shards {
 			if d.Shards[i].Node == n.Name {
 				share.Shards++
 			}
+		}
+		if share.Shards == 0 {
+			continue
 		}
 		rows, err := p.home.Query(ctx, "SELECT pg_catalog.count(*) FROM "+p.name+" WHERE "+where)
 		if err != nil {

@@ -23,6 +23,8 @@ type tableKey struct {
 	key     keyspace.Key
 	columns []int           // in the table, in the key's order
 	types   []keyspace.Type // the columns' own
+	// keys are those that a table to be distributed by a directory has, by the node where they belong.
+	keys map[string][]string
 }
 
 // resolve finds the key that a call describes, and the distribution if the call names a table of it.
@@ -113,6 +115,9 @@ func (p *placement) colocated(ctx context.Context, s *distributeSpec, key *table
 	case !key.key.Equal(&d.Key):
 		return nil, pgwire.Errorf("42804", "cannot co-locate with %s: its strategy is %s", s.with, d.StrategyOf(t.KeyColumns())).
 			WithHint("Leave strategy and regions out to take its own.")
+	case s.assignBy != "" && s.assignBy != d.Directory.AssignBy:
+		return nil, pgwire.Errorf("22023", "cannot co-locate with %s: it assigns keys by %s", s.with, d.Directory.AssignBy).
+			WithHint("Leave assign_by out.")
 	case s.shards != 0 && s.shards != len(d.Shards):
 		return nil, pgwire.Errorf("22023", "cannot co-locate with %s: it has %d shards", s.with, len(d.Shards)).
 			WithHint("Leave shard_count out.")
@@ -135,6 +140,9 @@ func (p *placement) distribution(ctx context.Context, s *distributeSpec, key *ta
 		return nil, schemaError(ctx, "making the distribution", err)
 	}
 	p.m = m
+	if found.Directory != nil {
+		return found, p.placeDirectory(ctx, found)
+	}
 	return found, nil
 }
 
@@ -142,12 +150,18 @@ func (p *placement) distribution(ctx context.Context, s *distributeSpec, key *ta
 func chooseDistribution(m *keyspace.Map, database string, s *distributeSpec, key *tableKey, layout keyspace.Layout) (*keyspace.Map, *keyspace.Distribution, error) {
 	if dims := key.key.Dimensions; s.with == "default" && len(dims) == 1 && dims[0].Method == keyspace.Hash {
 		for _, d := range m.Distributions {
-			if d.Database == database && d.Key.Equal(&key.key) && (s.shards == 0 || s.shards == len(d.Shards)) {
+			if d.Database == database && d.Key.Equal(&key.key) && !m.HoldsEntries(d.ID) && (s.shards == 0 || s.shards == len(d.Shards)) {
 				return m, d, nil
 			}
 		}
 	}
-	next, d, err := m.CreateDistribution(database, key.key, layout)
+	create := m.CreateDistribution
+	if key.key.Dimensions[0].Method == keyspace.Directory {
+		create = func(database string, key keyspace.Key, layout keyspace.Layout) (*keyspace.Map, *keyspace.Distribution, error) {
+			return m.CreateDirectory(database, key, layout, s.assignBy)
+		}
+	}
+	next, d, err := create(database, key.key, layout)
 	if err != nil {
 		return nil, nil, pgwire.Errorf("22023", "%v", err)
 	}
@@ -247,6 +261,12 @@ func inSplitAt(err error) error {
 // filters are the conditions for the rows of a node, one for each run of neighbouring shards.
 func (k *tableKey) filters(d *keyspace.Distribution, node string) ([]keyspace.Filter, error) {
 	var all []keyspace.Filter
+	if d.Directory != nil {
+		if keys := k.keys[node]; len(keys) > 0 {
+			all = append(all, d.KeysFilter(keys))
+		}
+		return all, nil
+	}
 	for i := 0; i < len(d.Shards); i++ {
 		if d.Shards[i].Node != node {
 			continue

@@ -19,9 +19,6 @@ import (
 
 // spread moves the rows that the home node does not own.
 func (p *placement) spread(ctx context.Context, d *keyspace.Distribution, key *tableKey) error {
-	if err := p.checkKeys(ctx, key); err != nil {
-		return err
-	}
 	if err := p.emptyOthers(ctx); err != nil {
 		return err
 	}

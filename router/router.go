@@ -107,6 +107,7 @@ type Router struct {
 	measures      measures
 	sequenceUsers sequenceUsers
 	clients       clients
+	directory     directory
 
 	listener  net.Listener
 	ready     chan struct{}
@@ -131,6 +132,7 @@ func New(cfg Config, store topo.Store, log *slog.Logger) (*Router, error) {
 	r.plans.init()
 	r.settings.init()
 	r.clients.init()
+	r.directory.cache.init(cachedEntries)
 	poolCfg := cfg.Pool
 	poolCfg.Admit = r.admit
 	poolCfg.Monitor = pool.Monitor{
