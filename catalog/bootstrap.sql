@@ -699,11 +699,11 @@ BEGIN
 END
 $$;
 
--- Deletes the rows of a table that no filter holds for, without firing triggers: they have moved to
+-- Deletes the rows of a table that no filter holds for, or those that one holds for, without firing triggers: they have moved to
 -- other nodes, nobody deleted them. Only the table's owner may, and only while its placement is being
 -- changed. A filter is what keyspace.Filter writes: terms over key columns, and bounds that compare the
 -- first of them, as a row, with values. It is data and no SQL, because this runs as its owner.
-CREATE FUNCTION pg_shoal.remove_rows(rel regclass, keep jsonb) RETURNS bigint
+CREATE FUNCTION pg_shoal.remove_rows(rel regclass, filters jsonb, those boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD'
@@ -724,8 +724,8 @@ BEGIN
         RAISE EXCEPTION 'table % has a trigger or rule that is always enabled', rel
             USING ERRCODE = 'feature_not_supported', HINT = 'Disable it while the table is distributed.';
     END IF;
-    SELECT string_agg('(' || pg_shoal.filter_condition(rel, f) || ')', ' OR ') INTO condition FROM jsonb_array_elements(keep) f;
-    EXECUTE format('DELETE FROM %s WHERE NOT (%s)', rel, coalesce(condition, 'false'));
+    SELECT string_agg('(' || pg_shoal.filter_condition(rel, f) || ')', ' OR ') INTO condition FROM jsonb_array_elements(filters) f;
+    EXECUTE format('DELETE FROM %s WHERE (%s) = %L', rel, coalesce(condition, 'false'), those);
     GET DIAGNOSTICS removed = ROW_COUNT;
     RETURN removed;
 END
@@ -764,9 +764,9 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, jsonb),
+REVOKE ALL ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, jsonb, boolean),
     pg_shoal.filter_condition(oid, jsonb), pg_shoal.filter_term(oid, jsonb), pg_shoal.key_type(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, jsonb) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.check_tables(), pg_shoal.check_hidden_sql(), pg_shoal.remove_rows(regclass, jsonb, boolean) TO PUBLIC;
 
 -- From this epoch on only these routers may work here: the backends of all others are ended, and
 -- none of them comes back before it has a newer map. Called when a fence is up, so that a router

@@ -23,6 +23,11 @@ func (c *Controller) dropUnused(ctx context.Context, t *term, before map[uint32]
 			continue // the node's state is reported elsewhere; nothing is lost by waiting
 		}
 		for _, d := range m.Distributions {
+			if d.Directory != nil {
+				used = append(used, d.Directory.Entries) // as long as there is a directory
+			}
+		}
+		for _, d := range m.Distributions {
 			if d.Database == database && !slices.Contains(used, d.ID) {
 				unused[d.ID] = true
 			}
@@ -55,8 +60,9 @@ func (c *Controller) usedDistributions(ctx context.Context, m *keyspace.Map, dat
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows, err := conn.Query(ctx, `SELECT DISTINCT t.distribution FROM pg_shoal.tables t JOIN pg_class c ON c.oid = t.relid
-		WHERE t.kind = 'distributed'`)
+	rows, err := conn.Query(ctx, `SELECT t.distribution FROM pg_shoal.tables t JOIN pg_class c ON c.oid = t.relid
+		WHERE t.kind = 'distributed' AND t.relid <> 'pg_shoal.directory'::regclass
+		UNION SELECT s.distribution FROM pg_shoal.schemas s JOIN pg_namespace n ON n.oid = s.nspid`)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +83,7 @@ func (c *Controller) dropDistribution(ctx context.Context, seen *keyspace.Map, i
 	switch {
 	case err == nil:
 		c.log.Info("dropped a distribution that no table uses", "distribution", id)
+		c.forgetEntries(ctx, seen, id)
 	case !errors.Is(err, errMapMoved) && ctx.Err() == nil:
 		c.log.Warn("cannot drop an unused distribution", "distribution", id, "error", err)
 	}

@@ -196,9 +196,6 @@ func (c *Controller) keyPrefix(ctx context.Context, m *keyspace.Map, d *keyspace
 		if slices.ContainsFunc(comp.Columns, func(at int) bool { return at >= len(key) }) {
 			break
 		}
-		if comp.Method == keyspace.Directory {
-			return nil, badRequest("Use pgshoal directory get.", "the keys of this distribution have entries of their own")
-		}
 		types, values := make([]keyspace.Type, len(comp.Columns)), make([]keyspace.Value, len(comp.Columns))
 		for j, at := range comp.Columns {
 			types[j] = d.Types[at]
@@ -212,6 +209,13 @@ func (c *Controller) keyPrefix(ctx context.Context, m *keyspace.Map, d *keyspace
 		}
 		if err != nil {
 			return nil, badRequest("", "%q is not a key here: %v", key, err)
+		}
+		if comp.Method == keyspace.Directory {
+			entry, err := c.entryOf(ctx, m, d, next)
+			if err != nil {
+				return nil, err
+			}
+			next = keyspace.AppendEntry(nil, entry)
 		}
 		prefix = next
 	}

@@ -25,6 +25,7 @@ func (p *planner) copy(s *pg.CopyStmt) {
 	}
 	t := p.catalog.Lookup(p.path, s.Relation.Schemaname, s.Relation.Relname)
 	if t == nil {
+		p.mustExist(s.Relation)
 		return
 	}
 	place := p.placed(t)

@@ -15,6 +15,7 @@ func (p *planner) ddl(n *pg.Node) {
 	defer p.permanent(created(n))()
 	tables, temporary := p.named(n)
 	tables = append(tables, p.listed(n, &temporary)...)
+	tables = append(tables, p.inSchemas(n)...)
 	p.plan.Writes = true
 	if largeObject(n) {
 		p.plan.Kind = Route
@@ -47,6 +48,7 @@ func (p *planner) ddl(n *pg.Node) {
 	}
 	p.viewsOfDDL(n)
 	p.alterSpread(n, tables)
+	p.moveToSchema(n, tables)
 	p.otherText(n)
 }
 

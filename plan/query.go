@@ -347,6 +347,7 @@ func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
 	if t == nil {
 		// PostgreSQL will say that it does not exist, or knows better than a catalog that was
 		// read before it was made: then it is a local table.
+		p.mustExist(rv)
 		r.unknown = true
 		p.unknownTable = true
 		return

@@ -94,6 +94,9 @@ func (p *planner) createAs(n *pg.Node) {
 		return
 	}
 	p.query(s.Query, nil)
+	if p.createsInSchema(s.Into.Rel, s.Objtype) {
+		return
+	}
 	for _, r := range p.refs {
 		if p.placed(r.table).placement == catalog.Distributed {
 			refusal := refuse("Fill a table instead.", "a materialized view over distributed table %q is not supported", r.table.Name)
@@ -135,6 +138,9 @@ func (p *planner) createFrom(text string) error {
 	if rel := s.Into.Rel; rel.Relpersistence == "t" || strings.HasPrefix(rel.Schemaname, "pg_temp") {
 		p.plan.Hold = "temporary table"
 		return nil
+	}
+	if p.createsInSchema(s.Into.Rel, s.Objtype) {
+		return p.err
 	}
 	s.Into.SkipData = true
 	if text, err = analyze.Deparse(n); err != nil {

@@ -201,12 +201,12 @@ func (s *session) placingDescribed(st *analyze.Statement) ([]byte, []uint32, err
 	for i := range oids {
 		oids[i] = 25 // text
 	}
-	column := voidColumn(name)
+	columns := placingColumns(name)
 	if e := st.Tree.GetExplainStmt(); e != nil {
-		column = explainColumn(explainFormat(e))
+		columns = []pgwire.Column{explainColumn(explainFormat(e))}
 	}
 	described := pgwire.AppendParameterDescription(nil, oids)
-	return pgwire.AppendRowDescription(described, []pgwire.Column{column}), oids, nil
+	return pgwire.AppendRowDescription(described, columns), oids, nil
 }
 
 func explainFormat(e *pg.ExplainStmt) string {

@@ -21,16 +21,41 @@ func (s *session) place(ctx context.Context, p *plan.Placing, values [][]byte) e
 	if p.Explain != "" {
 		return s.explainPlacing(ctx, p, values)
 	}
-	if err := s.inTransaction(ctx, func() error { return s.placeTable(ctx, p, values) }); err != nil {
+	if p.Function == "directory_set" && s.txn.mode != modeIdle {
+		return errInBlock(p)
+	}
+	rows := [][][]byte{{{}}}
+	err := s.inTransaction(ctx, func() (err error) {
+		switch {
+		case isDirectoryCall(p.Function):
+			rows, err = s.directoryFunction(ctx, p, values)
+		case placesSchema(p.Function):
+			err = s.placeSchema(ctx, p, values)
+		default:
+			err = s.placeTable(ctx, p, values)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	out := s.client.Out()
 	if values == nil {
-		*out = pgwire.AppendRowDescription(*out, []pgwire.Column{voidColumn(p.Function)})
+		*out = pgwire.AppendRowDescription(*out, placingColumns(p.Function))
 	}
-	*out = pgwire.AppendDataRow(*out, [][]byte{{}})
-	s.complete("SELECT 1")
+	for _, r := range rows {
+		*out = pgwire.AppendDataRow(*out, r)
+	}
+	s.complete("SELECT " + itoa(len(rows)))
 	return nil
+}
+
+// placingColumns are the columns of a call's result.
+func placingColumns(function string) []pgwire.Column {
+	if isDirectoryCall(function) {
+		return textColumns(directoryColumns(function))
+	}
+	return []pgwire.Column{voidColumn(function)}
 }
 
 func voidColumn(name string) pgwire.Column {
@@ -196,11 +221,20 @@ func (p *placement) distribute(ctx context.Context, args map[string]string) erro
 }
 
 func (p *placement) mustBeLocal() error {
+	if p.inSchema() {
+		return pgwire.Errorf("55000", "table %q is where its schema %q is", p.table.Name, p.table.Schema).
+			WithHint("Create it in a schema that is not distributed.")
+	}
 	if p.table.Placement != catalog.Local {
 		return pgwire.Errorf("55000", "table %q is already a %s table", p.table.Name, p.table.Placement).
 			WithHint("Call undistribute_table() first.")
 	}
 	return nil
+}
+
+// inSchema reports a table that is placed by its schema.
+func (p *placement) inSchema() bool {
+	return p.table.Placement == catalog.Distributed && len(p.table.Key) == 0
 }
 
 // boundSequences keeps the home node's sequences inside the home node's block.

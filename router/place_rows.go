@@ -89,14 +89,23 @@ func (p *placement) checkKeys(ctx context.Context, key *tableKey) error {
 
 // removeRows deletes the rows of a node that no filter holds for.
 func removeRows(ctx context.Context, c *pool.Conn, table string, keep []keyspace.Filter) (int64, error) {
-	if keep == nil {
-		keep = []keyspace.Filter{}
+	return callRemoveRows(ctx, c, table, keep, "false")
+}
+
+// removeThose deletes the rows of a node that a filter holds for.
+func removeThose(ctx context.Context, c *pool.Conn, table string, gone []keyspace.Filter) (int64, error) {
+	return callRemoveRows(ctx, c, table, gone, "true")
+}
+
+func callRemoveRows(ctx context.Context, c *pool.Conn, table string, filters []keyspace.Filter, those string) (int64, error) {
+	if filters == nil {
+		filters = []keyspace.Filter{}
 	}
-	data, err := json.Marshal(keep)
+	data, err := json.Marshal(filters)
 	if err != nil {
 		return 0, err
 	}
-	rows, err := c.Query(ctx, "SELECT pg_shoal.remove_rows("+plan.QuoteLiteral(table)+", "+plan.QuoteLiteral(string(data))+")")
+	rows, err := c.Query(ctx, "SELECT pg_shoal.remove_rows("+plan.QuoteLiteral(table)+", "+plan.QuoteLiteral(string(data))+", "+those+")")
 	if err != nil {
 		return 0, withoutContext(err)
 	}
@@ -235,6 +244,10 @@ func (p *placement) reference(ctx context.Context) error {
 func (p *placement) undistribute(ctx context.Context) error {
 	if p.table.Placement == catalog.Local {
 		return pgwire.Errorf("55000", "table %q is not distributed", p.table.Name)
+	}
+	if p.inSchema() {
+		return pgwire.Errorf("55000", "table %q is where its schema %q is", p.table.Name, p.table.Schema).
+			WithHint("Call undistribute_schema('%s').", p.table.Schema)
 	}
 	if p.table.Placement == catalog.Distributed {
 		for _, node := range homeFirst(p.m)[1:] {
