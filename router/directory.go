@@ -127,7 +127,7 @@ func insertEntries(ctx context.Context, conn *pool.Conn, d *keyspace.Distributio
 	for i, e := range batch {
 		entries[i] = strconv.FormatInt(catalog.StoreEntry(e.entry), 10)
 	}
-	_, err := conn.QueryParams(ctx, `INSERT INTO pg_shoal.directory SELECT $1::bigint, k, e FROM pg_catalog.unnest($2::bytea[], $3::bigint[]) AS n(k, e)
+	_, err := conn.QueryParams(ctx, `INSERT INTO pg_shoal.directory SELECT $1::bigint, k, e FROM ROWS FROM (pg_catalog.unnest($2::bytea[]), pg_catalog.unnest($3::bigint[])) AS n(k, e)
 		ON CONFLICT DO NOTHING`, distributionID(d), keyArray(batch), []byte("{"+strings.Join(entries, ",")+"}"))
 	return err
 }
