@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +12,33 @@ import (
 )
 
 func newSchemaCommand(env *environment) *cobra.Command {
-	return newGroupCommand("schema", "Look at the schema of the nodes", newSchemaDiffCommand(env))
+	return newGroupCommand("schema", "Compare and place schemas", newSchemaDiffCommand(env),
+		newSchemaPlaceCommand(env, "distribute", "Put all tables of a schema on one node", "create_distributed_schema", "distributed"),
+		newSchemaPlaceCommand(env, "undistribute", "Bring the tables of a schema back to the home node", "undistribute_schema", "local"))
+}
+
+func newSchemaPlaceCommand(env *environment, name, short, function, state string) *cobra.Command {
+	var o clientOptions
+	cmd := &cobra.Command{
+		Use:   name + " SCHEMA",
+		Short: short,
+		Long:  short + ". Calls " + function + " through a router, as the role of the connection string:\nonly the schema's owner or a superuser may.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conn, err := o.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close(context.WithoutCancel(cmd.Context())) }()
+			if _, err := conn.Exec(cmd.Context(), "SELECT "+function+"($1)", args[0]); err != nil {
+				return serverError(err)
+			}
+			fmt.Fprintf(env.stdout, "schema %s is %s\n", args[0], state)
+			return nil
+		},
+	}
+	o.addFlags(cmd)
+	return cmd
 }
 
 func newSchemaDiffCommand(env *environment) *cobra.Command {

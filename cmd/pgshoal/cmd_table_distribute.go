@@ -10,13 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
-
-	"github.com/pgshoal/pgshoal/localcluster"
 )
 
 // distributeOptions are the arguments of create_distributed_table, and how to reach a router.
 type distributeOptions struct {
-	dsn, dir, database                             string
+	clientOptions
+	assignBy                                       string
 	strategy, colocateWith, regions, defaultRegion string
 	shards, hashColumns                            int
 	splitAt                                        []string
@@ -44,11 +43,10 @@ func newTableDistributeCommand(env *environment) *cobra.Command {
 			return o.run(cmd.Context(), env)
 		},
 	}
+	o.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.dsn, "dsn", "", "`connection string` of a router, instead of --dir")
-	f.StringVar(&o.dir, "dir", "", "`directory` of a local cluster (default as for pgshoal up)")
-	f.StringVar(&o.database, "database", "", "`database` of the table, if not the connection string's")
-	f.StringVar(&o.strategy, "strategy", "", "hash, range, list, or a sequence such as 'list(region), hash(tenant_id)' (default hash)")
+	f.StringVar(&o.assignBy, "assign-by", "", "what makes a shard the least loaded one for a new key of a directory: `rows`, bytes or weight (default rows)")
+	f.StringVar(&o.strategy, "strategy", "", "hash, range, list, directory, or a sequence such as 'list(region), hash(tenant_id)' (default hash)")
 	f.IntVar(&o.hashColumns, "hash-columns", 0, "hash only the first `n` columns; rows of one hash stay sorted by the rest")
 	f.IntVar(&o.shards, "shards", 0, "`number` of shards, of a list in each region (default 32)")
 	f.StringArrayVar(&o.splitAt, "split-at", nil, "`value` that begins a shard of a range, once for each; {a,b} for several columns")
@@ -116,6 +114,7 @@ func (o *distributeOptions) call() (sql string, args []any) {
 	add("regions", o.regions)
 	add("default_region", o.defaultRegion)
 	add("colocate_with", o.colocateWith)
+	add("assign_by", o.assignBy)
 	return "SELECT create_distributed_table(" + strings.Join(named, ", ") + ")", args
 }
 
@@ -133,30 +132,6 @@ func arrayText(values []string) string {
 		parts[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
 	}
 	return "{" + strings.Join(parts, ",") + "}"
-}
-
-// connect opens a session at a router: the one that is named, or the local cluster's.
-func (o *distributeOptions) connect(ctx context.Context) (*pgx.Conn, error) {
-	dsn := o.dsn
-	switch {
-	case dsn != "" && o.dir != "":
-		return nil, newUsageError("give either --dir or --dsn")
-	case dsn == "":
-		local, err := localcluster.RouterDSN(o.dir)
-		if err != nil {
-			return nil, err
-		}
-		dsn = local
-	}
-	cfg, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, newUsageError("the connection string is not valid")
-	}
-	if o.database != "" {
-		cfg.Database = o.database
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	return conn, serverError(err)
 }
 
 // serverError shows what the server said, with its detail and the way out.
