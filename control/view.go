@@ -45,7 +45,7 @@ const tablesSQL = `
 		pg_catalog.pg_get_userbyid(c.relowner)
 	FROM pg_catalog.pg_class c
 	JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-	LEFT JOIN pg_shoal.tables t ON t.relid = c.oid
+	LEFT JOIN pg_shoal.placed t ON t.relid = c.oid
 	WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence <> 't'
 		AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_shoal') AND n.nspname NOT LIKE 'pg\_toast%'
 	ORDER BY 1, 2`

@@ -128,8 +128,9 @@ func setEntries(t *testing.T, direct, routed, other *pgx.Conn) {
 // TestDirectoryRace lets many sessions of two routers use the same new keys at once.
 func TestDirectoryRace(t *testing.T) {
 	routed := connect(t, shared().DSN(0))
-	run(t, routed, "CREATE TABLE dir_race (tenant bigint, id bigint, PRIMARY KEY (tenant, id))",
-		"SELECT create_distributed_table('dir_race', 'tenant', strategy => 'directory', assign_by => 'weight')")
+	run(t, routed, "BEGIN", "CREATE TABLE dir_race (tenant bigint, id bigint, PRIMARY KEY (tenant, id))",
+		"SELECT create_distributed_table('dir_race', 'tenant', strategy => 'directory', assign_by => 'weight')",
+		"INSERT INTO dir_race VALUES (-1, 1), (-2, 1), (-3, 1)", "DELETE FROM dir_race WHERE tenant = -2", "DELETE FROM dir_race", "COMMIT")
 	const sessions, keys = 100, 20
 	var wg sync.WaitGroup
 	errs := make([]error, sessions)
@@ -161,5 +162,35 @@ func TestDirectoryRace(t *testing.T) {
 	}
 	for k := range keys {
 		expect(t, routed, fmt.Sprint(sessions), fmt.Sprintf("SELECT count(*) FROM dir_race WHERE tenant = %d", k))
+	}
+}
+
+// TestDirectoryKeys has keys of types that are written in several ways, and that only PostgreSQL can read.
+func TestDirectoryKeys(t *testing.T) {
+	routed, other := connect(t, shared().DSN(0)), connect(t, shared().DSN(1))
+	for _, k := range []struct{ typ, a, same string }{
+		{"numeric", "1.50", "1.5"}, {"char(8)", "ab", "ab    "}, {"timestamptz", "2026-01-01 00:00+00", "2026-01-01 02:00+02"},
+		{"uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}"}, {"bytea", "\\x6162", "ab"}, {"varchar(5)", `it's "x"`[:5], `it's "x"`[:5]}, {"date", "2026-02-03", "February 3 2026"},
+	} {
+		run(t, routed, "DROP TABLE IF EXISTS dir_keys", "CREATE TABLE dir_keys (k "+k.typ+", n int)")
+		quoted := func(v string) string { return "'" + strings.ReplaceAll(v, "'", "''") + "'" }
+		run(t, routed, "INSERT INTO dir_keys VALUES ("+quoted(k.a)+", 1)", "SELECT create_distributed_table('dir_keys', 'k', strategy => 'directory', colocate_with => 'none', shard_count => 5)",
+			"INSERT INTO dir_keys VALUES ("+quoted(k.same)+", 2)")
+		expect(t, other, "2", "SELECT count(*) FROM dir_keys WHERE k = "+quoted(k.same))
+		if at := nodesOfKeys(t, "dir_keys", "1"); len(at) != 1 {
+			t.Errorf("%s: %v", k.typ, at)
+		}
+		for _, node := range []string{"node1", "node2", "node3"} {
+			run(t, routed, "SELECT directory_set('dir_keys', "+quoted(k.same)+", node => '"+node+"')")
+			expect(t, other, "2", "SELECT count(*) FROM dir_keys WHERE k = "+quoted(k.a))
+		}
+		if got := ask(t, other, "SELECT directory_list('dir_keys')"); strings.Count(got, "\n") != 0 || !strings.HasSuffix(got, "|node3") {
+			t.Errorf("%s: directory_list: %s", k.typ, got)
+		}
+	}
+	fails(t, routed, "23502", "INSERT INTO dir_keys VALUES (NULL, 1)")
+	run(t, routed, "CREATE TABLE dir_wrong (a int, b int)")
+	for _, args := range []string{"'a', assign_by => 'rows'", "'a', strategy => 'directory', assign_by => 'luck'", "'a, b', strategy => 'directory'", "NULL, strategy => 'hash(a), directory(b)'", "'a', strategy => 'schema'"} {
+		fails(t, routed, "22023", "SELECT create_distributed_table('dir_wrong', "+args+")")
 	}
 }

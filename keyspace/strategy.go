@@ -13,7 +13,10 @@ func (k *Key) StrategyOf(columns []string) string {
 				names = append(names, columns[c])
 			}
 		}
-		parts[i] = string(d.Method) + "(" + strings.Join(names, ", ") + ")"
+		parts[i] = string(d.Method)
+		if d.Method != Schema {
+			parts[i] += "(" + strings.Join(names, ", ") + ")"
+		}
 	}
 	return strings.Join(parts, ", ")
 }

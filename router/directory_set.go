@@ -34,7 +34,8 @@ func (c *directoryCall) set(ctx context.Context) ([][][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if old := found[string(key)]; old != entry && c.d.FindEntry(old) != c.d.FindEntry(entry) {
+	old, asked := &c.d.Shards[c.d.FindEntry(found[string(key)])], &c.d.Shards[c.d.FindEntry(entry)]
+	if there := old.ID == asked.ID || c.args["node"] == old.Node; !there {
 		if err := c.change(ctx, string(text), key, entry); err != nil {
 			return nil, err
 		}
