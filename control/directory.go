@@ -14,7 +14,7 @@ import (
 // is away only take up room.
 func (c *Controller) forgetEntries(ctx context.Context, m *keyspace.Map, id uint32) {
 	d := m.Distribution(id)
-	if d == nil || d.Directory == nil && !m.HoldsEntries(id) && !d.SingleHash() {
+	if d == nil || d.Directory == nil && !d.SingleHash() {
 		return
 	}
 	for _, n := range m.Nodes {
