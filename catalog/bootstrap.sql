@@ -173,7 +173,8 @@ BEGIN
     IF name ~ '^pg_' OR name = 'information_schema' THEN
         RAISE EXCEPTION 'schema % belongs to the system', quote_ident(name) USING ERRCODE = 'wrong_object_type';
     END IF;
-    INSERT INTO pg_shoal.schemas VALUES (schema, distribution, entry);
+    INSERT INTO pg_shoal.schemas AS s VALUES (schema, distribution, entry)
+        ON CONFLICT ON CONSTRAINT schemas_pkey DO UPDATE SET distribution = excluded.distribution, entry = excluded.entry;
 END
 $$;
 

@@ -33,7 +33,8 @@ func TestCopy(t *testing.T) {
 	run(t, conn, `CREATE DATABASE "Shop ""1""" OWNER app CONNECTION LIMIT 50`)
 	run(t, conn, `REVOKE ALL ON DATABASE "Shop ""1""" FROM PUBLIC; GRANT CONNECT ON DATABASE "Shop ""1""" TO member, pgshoal`)
 	run(t, connect(t, home, "", `Shop "1"`), `DROP SCHEMA public; CREATE SCHEMA s; CREATE TABLE s.t (id bigserial PRIMARY KEY);
-		SELECT pg_shoal.set_table('s.t', 'distributed', 9, '{id}')`)
+		SELECT pg_shoal.set_table('s.t', 'distributed', 9, '{id}');
+		CREATE SCHEMA "Ten ""a"""; CREATE TABLE "Ten ""a""".t (id int); SELECT pg_shoal.set_schema('Ten "a"', 10, -5), pg_shoal.place_directory(11)`)
 
 	if _, err := catalog.CopySchema(testContext(t), home.DSN("", ""), node.DSN("", "")); err == nil || !strings.Contains(err.Error(), "bootstrap it first") {
 		t.Errorf("without bootstrap: %v", err)
@@ -52,6 +53,10 @@ func TestCopy(t *testing.T) {
 	expectSame(t, home, node)
 	if got := one[int64](t, connect(t, node, "", `Shop "1"`), "SELECT nextval('s.t_id_seq')"); got != 1<<48+1 {
 		t.Errorf("a sequence of the new node gives %d", got)
+	}
+	const places = `SELECT string_agg(relid::regclass || ' ' || distribution || ' ' || cardinality(key_columns) || ' ' || coalesce(entry::text, '-'), ', ' ORDER BY distribution) FROM pg_shoal.placed`
+	if got := one[string](t, connect(t, node, "", `Shop "1"`), places); got != `s.t 9 1 -, "Ten ""a""".t 10 0 -5, pg_shoal.directory 11 1 -` {
+		t.Errorf("the new node knows these placements: %s", got)
 	}
 	checkReferenceRows(t, home, node)
 	checkCopyRefusals(t, home, node)

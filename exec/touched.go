@@ -173,6 +173,9 @@ func Row(d *keyspace.Distribution, p *plan.Pin, values []Value, asker Asker) (*k
 		}
 		return d.FindHash(keyspace.Point(hash)), nil
 	}
+	if p.Entry != nil {
+		return &d.Shards[d.FindEntry(*p.Entry)], nil
+	}
 	s := newScan(d, p, nil, asker)
 	from := make([]keyspace.Type, len(p.Keys))
 	for i := range p.Keys {

@@ -194,8 +194,82 @@ func TestDirectoryKeys(t *testing.T) {
 		}
 	}
 	fails(t, routed, "23502", "INSERT INTO dir_keys VALUES (NULL, 1)")
-	run(t, routed, "CREATE TABLE dir_wrong (a int, b int)")
-	for _, args := range []string{"'a', assign_by => 'rows'", "'a', strategy => 'directory', assign_by => 'luck'", "'a, b', strategy => 'directory'", "NULL, strategy => 'hash(a), directory(b)'", "'a', strategy => 'schema'"} {
-		fails(t, routed, "22023", "SELECT create_distributed_table('dir_wrong', "+args+")")
+}
+
+// TestDirectoryWrites are writes that find their keys in other ways than by VALUES.
+func TestDirectoryWrites(t *testing.T) {
+	plain := shardtest.StartPostgres(t)
+	direct, routed := connect(t, plain.DSN("", "")), connect(t, shared().DSN(0))
+	const tables = `CREATE TABLE dir_w (tenant int, id int, v text, PRIMARY KEY (tenant, id)); CREATE TABLE dir_src (a int, b int);
+		INSERT INTO dir_src SELECT n % 9, n FROM generate_series(1, 90) n`
+	run(t, direct, tables)
+	run(t, routed, tables, "SELECT create_distributed_table('dir_w', 'tenant', strategy => 'directory', assign_by => 'bytes')",
+		"SELECT create_distributed_table('dir_src', 'b')")
+	for _, sql := range []string{
+		"INSERT INTO dir_w SELECT a, b, 'from select' FROM dir_src",
+		"INSERT INTO dir_w VALUES (1, 1, 'x'), (100, 1, 'y') ON CONFLICT (tenant, id) DO UPDATE SET v = 'again' RETURNING v",
+		"UPDATE dir_w SET tenant = 200 WHERE tenant = 3",
+		"UPDATE dir_w SET tenant = tenant + 300 WHERE id % 10 = 5",
+		"UPDATE dir_w SET v = 'all' WHERE id > 40",
+		"DELETE FROM dir_w WHERE tenant IN (4, 200, 9999)",
+		"WITH moved AS (DELETE FROM dir_w WHERE tenant = 7 RETURNING *) SELECT count(*) FROM moved",
+	} {
+		if got, want := ask(t, routed, sql), ask(t, direct, sql); got != want {
+			t.Errorf("%s\nanswered\n%s\nnot\n%s", sql, got, want)
+		}
+		const all = "SELECT tenant, id, v FROM dir_w ORDER BY 1, 2"
+		expect(t, routed, ask(t, direct, all), all)
+		nodesOfKeys(t, "dir_w", "tenant")
 	}
+}
+
+// TestDirectorySetUnderWrites moves a key from node to node while sessions of another router store rows under it.
+func TestDirectorySetUnderWrites(t *testing.T) {
+	routed := connect(t, shared().DSN(0))
+	run(t, routed, "CREATE TABLE dir_moving (tenant text, id bigint, PRIMARY KEY (tenant, id))",
+		"SELECT create_distributed_table('dir_moving', 'tenant', strategy => 'directory')")
+	const writers = 4
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var stored [writers]int
+	var errs [writers]error
+	for w := range writers {
+		wg.Go(func() {
+			conn, err := pgx.Connect(t.Context(), shared().DSN(w%2))
+			if err != nil {
+				errs[w] = err
+				return
+			}
+			defer conn.Close(t.Context())
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := conn.Exec(t.Context(), "INSERT INTO dir_moving VALUES ('hot', $1)", w*1000000+stored[w]); err != nil {
+					errs[w] = err
+					return
+				}
+				stored[w]++
+			}
+		})
+	}
+	for i := range 9 {
+		run(t, routed, fmt.Sprintf("SELECT directory_set('dir_moving', 'hot', node => 'node%d')", 1+i%3))
+	}
+	close(stop)
+	wg.Wait()
+	total := 0
+	for w := range writers {
+		if errs[w] != nil {
+			t.Fatal(describe(errs[w]))
+		}
+		total += stored[w]
+	}
+	if at := nodesOfKeys(t, "dir_moving", "tenant"); at["hot"] != "node3" {
+		t.Errorf("the rows are on %v", at)
+	}
+	expect(t, connect(t, shared().DSN(1)), fmt.Sprint(total), "SELECT count(*) FROM dir_moving WHERE tenant = 'hot'")
+	t.Logf("%d rows were stored while the key moved 9 times", total)
 }

@@ -78,6 +78,17 @@ func TestDistributedSchemas(t *testing.T) {
 		run(t, direct, "RESET search_path")
 		run(t, routed, "RESET search_path")
 	}
+	for _, conn := range []*pgx.Conn{direct, routed} {
+		run(t, conn, "CREATE VIEW ten4.authors AS SELECT u.email, count(*) AS n FROM ten4.users u JOIN ten4.posts p ON p.author = u.id GROUP BY 1")
+	}
+	both("SELECT * FROM ten4.authors ORDER BY 1")
+	both("INSERT INTO ten4.users (email) SELECT email || '@ten5' FROM ten5.users")
+	both("SELECT count(*) FROM ten4.users")
+	both("UPDATE ten4.posts p SET body = 'from ten5: ' || u.email FROM ten5.users u WHERE u.id = p.author AND u.email LIKE 'u1%'")
+	both("DELETE FROM ten4.posts USING ten3.users u WHERE u.id = author AND u.email = 'u2'")
+	both("DELETE FROM ten3.tags WHERE post IN (SELECT id FROM ten5.posts WHERE author = 5)")
+	both("SELECT body, count(*) FROM ten4.posts GROUP BY 1 ORDER BY 2, body COLLATE \"C\" LIMIT 5")
+	both("SELECT count(*) FROM ten3.tags")
 	both("SELECT a.email FROM ten0.users a JOIN ten1.users b USING (email) JOIN ten2.users c USING (email) JOIN ten3.users USING (email) ORDER BY 1")
 	both("SELECT count(*) FROM (SELECT id FROM ten0.posts UNION ALL SELECT id FROM ten1.posts UNION ALL SELECT id FROM ten5.posts) x")
 	schemaChanges(t, direct, routed, other, both)

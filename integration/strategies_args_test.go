@@ -23,8 +23,10 @@ func TestStrategyArguments(t *testing.T) {
 		says             []string
 	}{
 		{"unknown strategy", "'tenant', strategy => 'modulo'", "22023", []string{"modulo", "hash"}},
-		{"directory", "'tenant', strategy => 'directory'", "0A000", []string{"directory", "HINT: "}},
-		{"schema", "'tenant', strategy => 'schema'", "0A000", []string{"schema"}},
+		{"directory of two", "'tenant, at', strategy => 'directory'", "22023", []string{"directory", "one column"}},
+		{"directory in a sequence", "NULL, strategy => 'directory(tenant), hash(at)'", "22023", []string{"directory"}},
+		{"assign_by luck", "'tenant', strategy => 'directory', assign_by => 'luck'", "22023", []string{"luck", "HINT: "}},
+		{"schema", "'tenant', strategy => 'schema'", "22023", []string{"schema", "create_distributed_schema"}},
 		{"no such column", "'tenant, nope'", "42703", []string{"nope"}},
 		{"a column twice", "'tenant, TENANT'", "42701", []string{"twice"}},
 		{"a generated column", "'tenant, g'", "0A000", []string{`"g"`, "generated"}},

@@ -45,7 +45,7 @@ const ctidName = "shoal ctid"
 
 // feed plans a write to a distributed table that needs rows of other nodes.
 func (x *exchanger) feed(top *block, r *ref) bool {
-	if r.table == nil || x.p.placed(r.table).entry != nil || len(r.aliases) > 0 {
+	if r.table == nil || len(r.aliases) > 0 {
 		return false
 	}
 	switch e := x.root.GetNode().(type) {
@@ -227,7 +227,7 @@ func (f *feeder) finish(feed *Feed, statements ...*pg.Node) bool {
 		}
 	}
 	place := f.x.p.placed(f.table)
-	feed.Pin = Pin{Distribution: place.distribution, Table: f.table.Name, Insert: true, Stored: true}
+	feed.Pin = Pin{Distribution: place.distribution, Table: f.table.Name, Insert: true, Stored: true, Entry: place.entry}
 	for _, at := range place.keys {
 		feed.Pin.Keys = append(feed.Pin.Keys, f.x.p.assignedColumn(f.table, at, nil))
 	}

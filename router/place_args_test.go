@@ -46,9 +46,11 @@ func TestReadSpec(t *testing.T) {
 
 		{"", "22023 needs the key's columns"},
 		{"distribution_column=a; strategy=modulo", `22023 unrecognized strategy "modulo"`},
-		{"distribution_column=a; strategy=directory", `0A000 "directory" is not supported yet`},
+		{"distribution_column=a; strategy=directory", `[a] directory(a) with=default shards=0`},
+		{"distribution_column=a,b; strategy=directory", "22023 one column"},
+		{"distribution_column=a; strategy=directory; assign_by=luck", "22023 luck"},
 		{"strategy=schema", "22023 needs the key's columns"},
-		{"strategy=schema(a)", `0A000 "schema" is not supported yet`},
+		{"strategy=schema(a)", "22023 whole schemas"},
 		{"distribution_column=a; strategy=range; distribution_type=hash", "22023 contradicts"},
 		{"distribution_column=a, a", "42701 twice"},
 		{"distribution_column=a,,b", "42601 zero-length"},
