@@ -17,14 +17,9 @@ import (
 // transaction fails: the map says the same, and no entry is there yet.
 func (p *placement) placeDirectory(ctx context.Context, d *keyspace.Distribution) error {
 	for _, node := range homeFirst(p.m) {
-		conn, err := p.s.router.service(ctx, node, p.s.database)
-		if err != nil {
+		sql := fmt.Sprintf("SELECT pg_shoal.place_directory(%d)", d.Directory.Entries)
+		if err := p.s.router.serviceExec(ctx, node, p.s.database, sql); err != nil {
 			return err
-		}
-		err = conn.Exec(ctx, fmt.Sprintf("SELECT pg_shoal.place_directory(%d)", d.Directory.Entries))
-		p.s.router.pool.Release(conn)
-		if err != nil {
-			return onNode(node, err)
 		}
 	}
 	return nil
