@@ -16,7 +16,7 @@ func nodesOfKeys(t testing.TB, table, column string) map[string]string {
 	t.Helper()
 	at := map[string]string{}
 	onNodes(t, shared(), "postgres", func(node string, conn *pgx.Conn) {
-		for _, key := range strings.Split(ask(t, conn, "SELECT DISTINCT "+column+" FROM "+table), "\n") {
+		for key := range strings.SplitSeq(ask(t, conn, "SELECT DISTINCT "+column+" FROM "+table), "\n") {
 			if other := at[key]; other != "" && key != "" {
 				t.Errorf("%s and %s both have rows of key %s", other, node, key)
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -71,9 +72,7 @@ func (p *placement) assignKeys(ctx context.Context, d *keyspace.Distribution, ke
 		if err != nil {
 			return err
 		}
-		for k, entry := range stored {
-			known[k] = entry
-		}
+		maps.Copy(known, stored)
 	}
 	key.keys = map[string][]string{}
 	for _, k := range keys {

@@ -111,7 +111,7 @@ func BenchmarkDirectoryCache(b *testing.B) {
 			c.init(2 * size)
 			keys := make([][]byte, size)
 			for i := range keys {
-				keys[i] = []byte(fmt.Sprintf("tenant-%07d\x00\x00", i))
+				keys[i] = fmt.Appendf(nil, "tenant-%07d\x00\x00", i)
 				c.put(d, keys[i], uint64(i))
 			}
 			b.ReportAllocs()
