@@ -135,6 +135,18 @@ BEGIN
 END
 $$;
 
+-- Reads the entries of some keys. A change of the directory that is prepared and not yet decided is waited for: whoever
+-- went by the old entry would store rows where nobody looks for them afterwards. The query has a newer snapshot than the lock.
+CREATE FUNCTION pg_shoal.entries(distribution bigint, keys bytea[], OUT key bytea, OUT entry bigint) RETURNS SETOF record
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared('pg_shoal.directory'::regclass::oid::integer, entries.distribution::integer);
+    RETURN QUERY SELECT d.key, d.entry FROM pg_shoal.directory d WHERE d.distribution = entries.distribution AND d.key = ANY (keys);
+END
+$$;
+
 -- Gives a key of a directory another entry. Only who owns all tables of the directory may, while they are fenced.
 CREATE FUNCTION pg_shoal.set_entry(distribution bigint, key bytea, entry bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
@@ -142,6 +154,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM pg_shoal.check_directory(set_entry.distribution);
+    PERFORM pg_advisory_xact_lock('pg_shoal.directory'::regclass::oid::integer, set_entry.distribution::integer);
     INSERT INTO pg_shoal.directory AS d VALUES (set_entry.distribution, set_entry.key, set_entry.entry)
         ON CONFLICT ON CONSTRAINT directory_pkey DO UPDATE SET entry = excluded.entry;
 END
@@ -451,7 +464,7 @@ AS $$
 $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pg_shoal FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pg_shoal.verifier(name), pg_shoal.place_directory(bigint) TO {router};
+GRANT EXECUTE ON FUNCTION pg_shoal.verifier(name), pg_shoal.place_directory(bigint), pg_shoal.entries(bigint, bytea[]) TO {router};
 GRANT EXECUTE ON FUNCTION
     pg_shoal.set_table(regclass, text, bigint, name[]), pg_shoal.unset_table(regclass), pg_shoal.forget_dropped(),
     pg_shoal.set_schema(text, bigint, bigint), pg_shoal.unset_schema(text), pg_shoal.check_schema_owner(oid),

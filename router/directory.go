@@ -134,7 +134,7 @@ func insertEntries(ctx context.Context, conn *pool.Conn, d *keyspace.Distributio
 
 // selectEntries reads what is committed, also by others who were faster.
 func (r *Router) selectEntries(ctx context.Context, conn *pool.Conn, d *keyspace.Distribution, batch []newEntry, found map[string]uint64) error {
-	rows, err := conn.QueryParams(ctx, `SELECT pg_catalog.encode(key, 'hex'), entry FROM pg_shoal.directory WHERE distribution = $1::bigint AND key = ANY ($2::bytea[])`,
+	rows, err := conn.QueryParams(ctx, `SELECT pg_catalog.encode(key, 'hex'), entry FROM pg_shoal.entries($1::bigint, $2::bytea[])`,
 		distributionID(d), keyArray(batch))
 	if err != nil {
 		return err
