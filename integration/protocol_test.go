@@ -479,8 +479,8 @@ func samePgError(a, b error) bool {
 	if !errors.As(a, &x) || !errors.As(b, &y) {
 		return (a == nil) == (b == nil)
 	}
-	if x.File == "" { // the router's own words; they come from no line of PostgreSQL's source
-		y.File, y.Line, y.Routine = "", 0, ""
+	if strings.HasSuffix(x.File, ".go") { // the router's own words come from no line of PostgreSQL's source
+		y.File, y.Line, y.Routine = x.File, x.Line, x.Routine
 	}
 	return *x == *y
 }

@@ -121,6 +121,9 @@ func (c *cluster) upgrade(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.state.Nodes {
 		g.Go(func() error {
+			if replacedBy(c.layout, n, n.Servers[0]) != "" {
+				return nil // a server that was promoted in its place is the primary; the controller finds it
+			}
 			standby, err := c.isStandby(ctx, n.Servers[0])
 			if err != nil || standby {
 				return err // after a failover another server is the primary; the controller finds it

@@ -228,7 +228,7 @@ func (s *session) sendParams(ctx context.Context, st *plannedStatement, node, te
 // appendStatement sends a text with parameters in the extended protocol.
 func appendStatement(p *participant, text string, a arguments) {
 	out := p.conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", text, a.types)
+	buf := pgwire.AppendParse(*out, "", p.conn.Wire(text), a.types)
 	buf = pgwire.AppendBind(buf, "", "", a.formats, a.values, a.results)
 	buf = pgwire.AppendDescribe(buf, pgwire.Portal, "")
 	buf = pgwire.AppendExecute(buf, "", 0)

@@ -21,6 +21,7 @@ type extended struct {
 
 	parse    pgwire.Parse
 	bind     pgwire.Bind
+	values   bound
 	describe pgwire.Describe
 	closing  pgwire.Close
 	execute  pgwire.Execute

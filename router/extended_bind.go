@@ -47,11 +47,11 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 func (s *session) bindStatement(ctx context.Context, st *prepared, name string) error {
 	e := &s.extended
 	if pid := bindSignal(st.entry, &e.bind); pid != 0 {
-		po := &portal{stmt: st, signal: pid}
+		po := portal{stmt: st, signal: pid}
 		if e.bind.NumResultFormats() > 0 {
 			po.args.results = []int16{e.bind.ResultFormat(0)}
 		}
-		e.portals[name] = po
+		e.setPortal(name, po)
 		if err := s.payOwed(ctx); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ type bound struct {
 	s *session
 }
 
-func (v bound) Value(o *plan.Operand) (exec.Value, error) {
+func (v *bound) Value(o *plan.Operand) (exec.Value, error) {
 	if o.Null {
 		return exec.Value{Null: true}, nil
 	}
@@ -242,7 +242,8 @@ var cursorPlan = &plan.Plan{Writes: true}
 // bindTarget finds the node of a bound statement.
 func (s *session) bindTarget(ctx context.Context, st *prepared, pl *plan.Plan) (node string, fresh bool, err error) {
 	if pl != cursorPlan {
-		return s.route(ctx, pl, bound{&s.extended.bind, s})
+		s.extended.values = bound{&s.extended.bind, s} // a place of its own, so that nothing is allocated
+		return s.route(ctx, pl, &s.extended.values)
 	}
 	if s.txn.failed {
 		return "", false, errAborted()

@@ -61,7 +61,7 @@ func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) 
 	if err != nil {
 		return err
 	}
-	node, fresh, err := s.route(ctx, pl, &computed{bound{&e.bind, s}, s, values})
+	node, fresh, err := s.route(ctx, pl, &computed{&bound{&e.bind, s}, s, values})
 	if err != nil {
 		instead, err := s.severalNodes(ctx, &st.entry.statements[0], st.text, st.entry.params, err)
 		if err != nil {
