@@ -171,11 +171,11 @@ func TestRoutedAnswers(t *testing.T) {
 		"composite": {key: keyspace.Key{Types: two, Dimensions: []keyspace.Dimension{dimension(hash, 0), dimension(ordered, 1)}}, shards: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			share := 5 // of all rounds, or the suite takes too long
+			share := 10 // of all rounds, or the suite takes too long
 			if name == "hash" {
-				share = 1
+				share = 2
 			}
-			testRoutedAnswers(t, newCluster(t, server, name, s), share)
+			testRoutedAnswers(t, newCluster(t, server, name, s), share*raceShare)
 		})
 	}
 }
@@ -189,7 +189,7 @@ func testRoutedAnswers(t *testing.T, c *cluster, share int) {
 			return
 		}
 		c.fill(t, r)
-		for range 100 / share {
+		for range max(100/share, 10) {
 			g := &generator{rand: r, ordered: !c.d.Key.SingleHash(), two: len(c.d.Key.Types) > 1}
 			if g.chance(20) {
 				c.compareScan(t, g)
