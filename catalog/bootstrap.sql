@@ -817,3 +817,53 @@ GRANT EXECUTE ON FUNCTION pg_shoal.disconnect(name) TO {router};
 
 -- Routers measure how far behind replicas are.
 GRANT pg_read_all_stats TO {router};
+
+-- step 3
+-- Transactions over several nodes whose statement takes long, as their routers note them: which backend
+-- here works for which of them. It joins the waits of all nodes to one graph.
+CREATE UNLOGGED TABLE pg_shoal.spans (
+    router      text NOT NULL,
+    pid         integer NOT NULL,
+    transaction text NOT NULL, -- the process number that the client knows, and which of its transactions it is
+    began       bigint NOT NULL,
+    gid         text NOT NULL,
+    noted       timestamptz NOT NULL,
+    PRIMARY KEY (router, pid)
+);
+
+-- Takes a router's notes, [[pid, transaction, began, gid], ...], in place of its earlier ones, and returns those of
+-- all routers ('span') and who waits for a lock ('wait'). A wait's note counts only if it is younger than the wait:
+-- then the backend has worked for that transaction all the time.
+CREATE FUNCTION pg_shoal.lock_waits(router text, notes jsonb,
+    OUT kind text, OUT pid integer, OUT transaction text, OUT began text, OUT gid text,
+    OUT since text, OUT blockers text, OUT lock text, OUT role text, OUT statement text)
+RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM pg_shoal.spans s WHERE s.router = lock_waits.router OR s.noted < now() - interval '1 minute';
+    INSERT INTO pg_shoal.spans
+        SELECT lock_waits.router, (n ->> 0)::integer, n ->> 1, (n ->> 2)::bigint, n ->> 3, clock_timestamp() FROM jsonb_array_elements(notes) n;
+    RETURN QUERY
+    SELECT 'span', s.pid, s.transaction, s.began::text, s.gid, '', '', '', '', ''
+    FROM pg_shoal.spans s WHERE s.noted > clock_timestamp() - interval '3 seconds'
+    UNION ALL
+    SELECT 'wait', l.pid, coalesce(s.transaction, ''), coalesce(s.began, 0)::text,
+        coalesce((SELECT p.gid FROM pg_prepared_xacts p WHERE l.locktype = 'transactionid' AND p.transaction = l.transactionid), ''),
+        l.waitstart::text, array_to_string(pg_blocking_pids(l.pid), ','),
+        l.mode || ' on ' || CASE l.locktype
+            WHEN 'transactionid' THEN 'transaction ' || l.transactionid
+            WHEN 'relation' THEN 'relation ' || l.relation || ' of database ' || l.database
+            WHEN 'tuple' THEN format('tuple (%s,%s) of relation %s of database %s', l.page, l.tuple, l.relation, l.database)
+            ELSE l.locktype END,
+        coalesce(a.usename::text, ''), coalesce(left(a.query, 300), '')
+    FROM pg_locks l
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    LEFT JOIN pg_shoal.spans s ON s.pid = l.pid AND s.noted > l.waitstart
+    WHERE NOT l.granted AND l.waitstart IS NOT NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION pg_shoal.lock_waits(text, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.lock_waits(text, jsonb) TO {router};

@@ -23,6 +23,7 @@ type clock struct {
 // begin starts the clock at a client's first message; the returned context carries the span.
 func (s *session) begin(ctx context.Context, text []byte, prepared bool) context.Context {
 	s.clock = clock{running: true, started: s.router.age(), text: text, nodes: s.clock.nodes[:0]}
+	s.since.Store(int64(s.clock.started))
 	ctx, s.clock.end = s.router.cfg.Tracer.Statement(ctx, TracedStatement{
 		Text: text, Prepared: prepared, User: s.user, Database: s.database,
 	})
@@ -82,6 +83,10 @@ func (s *session) finish() {
 		return
 	}
 	c.running = false
+	s.since.Store(0)
+	if s.victim.Load() != nil {
+		s.giveWay()
+	}
 	took := s.router.age() - c.started
 	s.router.measures.statement(c.kind, took)
 	if c.end != nil {

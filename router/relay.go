@@ -27,6 +27,7 @@ type relayState struct {
 	synced    bool // what was sent ended with the client's Sync
 	failed    bool
 	fatal     *pgwire.Error
+	instead   *pgwire.Error // what the client is told in place of the node's error
 }
 
 func (r *relayState) init(s *session) {
@@ -106,6 +107,10 @@ func (r *relayState) failure(msg []byte) (pgwire.Action, error) {
 		r.part.conn.Broken = true
 		return pgwire.StopDrop, nil
 	}
+	if v := r.s.victim.Load(); v != nil && e.Code == pgwire.CodeQueryCanceled {
+		r.instead = v
+		return pgwire.StopDrop, nil
+	}
 	r.s.fault(e.Code)
 	if r.untilDone > 0 {
 		r.untilDone = 0
@@ -153,6 +158,15 @@ func (s *session) answer(ctx context.Context, p *participant) (failed bool, err 
 		}
 		if r.fatal != nil {
 			return true, r.fatal
+		}
+		if r.instead != nil {
+			s.send(r.instead)
+			r.instead = nil
+			if r.untilDone == 0 {
+				continue // to ReadyForQuery
+			}
+			r.untilDone = 0
+			return true, nil
 		}
 		if !r.copyIn {
 			return r.failed, nil

@@ -192,6 +192,7 @@ func (r *Router) Serve(ctx context.Context) error {
 	}
 	defer r.member.Load().Close()
 	r.work.Go(func() { r.acknowledge(ctx) })
+	r.work.Go(func() { r.watchDeadlocks(ctx) })
 	stopListening := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stopListening()
 	close(r.ready)

@@ -68,11 +68,14 @@ type session struct {
 	pinned atomicString // the same as hold, for others to read
 	clock  clock
 
-	terminated atomic.Bool // somebody has ended the session
+	terminated atomic.Bool                  // somebody has ended the session
+	since      atomic.Int64                 // when the statement at hand began, by the router's age in nanoseconds; 0 between statements
+	victim     atomic.Pointer[pgwire.Error] // why the statement at hand is cancelled, when a deadlock is
 
 	mu      sync.Mutex
 	touched []uint32 // tables the transaction works on
 	running []*pool.Conn
+	span    span
 	idle    bool // waiting for the client, outside a transaction
 
 	fenceID string
@@ -350,6 +353,9 @@ func (s *session) end(ctx context.Context) {
 
 // send appends an error or a notice for the client.
 func (s *session) send(e *pgwire.Error) {
+	if v := s.victim.Load(); v != nil && e.Code == pgwire.CodeQueryCanceled {
+		e = v
+	}
 	if e.Severity == pgwire.SeverityError || e.Severity == pgwire.SeverityFatal {
 		s.fault(e.Code)
 	}

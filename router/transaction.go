@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -127,6 +128,9 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 		p = s.newParticipant(node, conn)
 		s.mu.Lock()
 		s.running = append(s.running, conn)
+		if len(s.running) == 2 {
+			s.span = span{number: s.span.number + 1, began: time.Now()}
+		}
 		s.mu.Unlock()
 		s.txn.parts = append(s.txn.parts, p)
 	}
@@ -272,7 +276,11 @@ func (s *session) commitParts(ctx context.Context) error {
 		list = append(list, p)
 	}
 	m := s.router.view.Load().m
-	err := twopc.Commit(ctx, twopc.NewGID(m.Cluster, parts[0].node), list)
+	gid := twopc.NewGID(m.Cluster, parts[0].node)
+	s.mu.Lock()
+	s.span.gid = gid
+	s.mu.Unlock()
+	err := twopc.Commit(ctx, gid, list)
 	s.router.measures.twoPhase(err)
 	if err != nil {
 		_ = s.finishReaders(ctx, parts[writers:], "ROLLBACK")
