@@ -867,3 +867,25 @@ END
 $$;
 REVOKE ALL ON FUNCTION pg_shoal.lock_waits(text, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_shoal.lock_waits(text, jsonb) TO {router};
+
+-- Every role can read the gid of a prepared transaction, and any role may have to decide. So a gid ends with the
+-- hash of a secret that only the coordinator has, and who decides must give it.
+DROP FUNCTION pg_shoal.decide(text);
+CREATE FUNCTION pg_shoal.decide(gid text, secret text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF right(decide.gid, 32) IS DISTINCT FROM left(encode(sha256(convert_to(decide.secret, 'UTF8')), 'hex'), 32) THEN
+        RAISE EXCEPTION 'transaction % can be decided only by its coordinator', decide.gid USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    INSERT INTO pg_shoal.decisions (gid, outcome) VALUES (decide.gid, 'commit') ON CONFLICT (gid) DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'transaction % was already decided', decide.gid
+            USING ERRCODE = 'serialization_failure',
+                  DETAIL = 'Recovery settled it while it was about to commit.',
+                  HINT = 'Run the transaction again.';
+    END IF;
+END
+$$;

@@ -210,14 +210,20 @@ func TestDecide(t *testing.T) {
 	admin := connect(t, p, "", "")
 	run(t, admin, "CREATE ROLE someone LOGIN")
 	someone := connect(t, p, "someone", "")
-	run(t, someone, "SELECT pg_shoal.decide('g1')")
-	if got := one[string](t, admin, "SELECT concat_ws(' ', gid, outcome, decided_by) FROM pg_shoal.decisions"); got != "g1 commit someone" {
+	gid := func(secret string) string {
+		return one[string](t, admin, "SELECT 'g:' || left(encode(sha256('"+secret+"'), 'hex'), 32)")
+	}
+	if _, err := someone.Exec(testContext(t), "SELECT pg_shoal.decide($1, 'guess')", gid("one")); sqlState(err) != "42501" {
+		t.Errorf("a role that does not know the secret decides: %v", err)
+	}
+	run(t, someone, "SELECT pg_shoal.decide('"+gid("one")+"', 'one')")
+	if got := one[string](t, admin, "SELECT concat_ws(' ', gid, outcome, decided_by) FROM pg_shoal.decisions"); got != gid("one")+" commit someone" {
 		t.Errorf("decision: %s", got)
 	}
-	run(t, admin, "INSERT INTO pg_shoal.decisions (gid, outcome) VALUES ('g2', 'abort')")
-	for _, gid := range []string{"g1", "g2"} {
-		if _, err := someone.Exec(testContext(t), "SELECT pg_shoal.decide($1)", gid); sqlState(err) != "40001" {
-			t.Errorf("%s decided twice: %v", gid, err)
+	run(t, admin, "INSERT INTO pg_shoal.decisions (gid, outcome) VALUES ('"+gid("two")+"', 'abort')")
+	for _, secret := range []string{"one", "two"} {
+		if _, err := someone.Exec(testContext(t), "SELECT pg_shoal.decide($1, $2)", gid(secret), secret); sqlState(err) != "40001" {
+			t.Errorf("%s decided twice: %v", secret, err)
 		}
 	}
 }

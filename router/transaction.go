@@ -276,11 +276,11 @@ func (s *session) commitParts(ctx context.Context) error {
 		list = append(list, p)
 	}
 	m := s.router.view.Load().m
-	gid := twopc.NewGID(m.Cluster, parts[0].node)
+	id := twopc.NewID(m.Cluster, parts[0].node)
 	s.mu.Lock()
-	s.span.gid = gid
+	s.span.gid = id.GID
 	s.mu.Unlock()
-	err := twopc.Commit(ctx, gid, list)
+	err := twopc.Commit(ctx, id, list)
 	s.router.measures.twoPhase(err)
 	if err != nil {
 		_ = s.finishReaders(ctx, parts[writers:], "ROLLBACK")

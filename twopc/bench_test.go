@@ -66,7 +66,7 @@ func BenchmarkTransfer(b *testing.B) {
 						return
 					}
 				}
-				if err := Commit(context.Background(), NewGID(testCluster, "n1"), list); err != nil {
+				if err := Commit(context.Background(), NewID(testCluster, "n1"), list); err != nil {
 					b.Error(err)
 					return
 				}

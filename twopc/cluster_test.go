@@ -128,6 +128,7 @@ func (p *testPart) Exec(ctx context.Context, sql string) error {
 type transaction struct {
 	c               *testNodes
 	label, database string
+	id              ID
 	gid             string
 	parts           map[string]*testPart
 	list            []Participant
@@ -136,7 +137,8 @@ type transaction struct {
 
 func (c *testNodes) begin(tb testing.TB, database, role string, names ...string) *transaction {
 	tb.Helper()
-	x := &transaction{c: c, database: database, gid: NewGID(testCluster, names[0]), parts: make(map[string]*testPart)}
+	x := &transaction{c: c, database: database, id: NewID(testCluster, names[0]), parts: make(map[string]*testPart)}
+	x.gid = x.id.GID
 	x.label = fmt.Sprintf("t%d", c.labels.Add(1))
 	for _, name := range names {
 		conn, err := pgconn.Connect(tb.Context(), c.servers[name].DSN(role, database))
@@ -228,7 +230,7 @@ func (c *testNodes) eventually(what string, ok func() bool) {
 
 func TestGID(t *testing.T) {
 	for _, decider := range []string{"n1", "a:b", "it's", `back\slash`, "ünï"} {
-		gid := NewGID(testCluster, decider)
+		gid := NewID(testCluster, decider).GID
 		if strings.ContainsAny(gid, `'\`) {
 			t.Errorf("%s needs quoting", gid)
 		}
@@ -251,17 +253,17 @@ func TestGID(t *testing.T) {
 			t.Errorf("%q is taken for ours, with decider %q", gid, decider)
 		}
 	}
-	if slices.Contains([]string{NewGID("c", "n")}, NewGID("c", "n")) {
+	if slices.Contains([]string{NewID("c", "n").GID}, NewID("c", "n").GID) {
 		t.Error("two gids are equal")
 	}
 }
 
 func FuzzParseGID(f *testing.F) {
-	f.Add(NewGID("c", "n1"), "c")
+	f.Add(NewID("c", "n1").GID, "c")
 	f.Add("pgshoal:c:n1:", "c")
 	f.Fuzz(func(t *testing.T, gid, cluster string) {
 		decider, ok := ParseGID(gid, cluster)
-		if ok && !strings.HasPrefix(NewGID(cluster, decider), gid[:len(gid)-2*randomLength]) {
+		if ok && !strings.HasPrefix(NewID(cluster, decider).GID, gid[:len(gid)-2*randomLength]) {
 			t.Errorf("%q has decider %q, for which NewGID would write something else", gid, decider)
 		}
 	})

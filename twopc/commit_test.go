@@ -80,19 +80,19 @@ func TestRealNodes(t *testing.T) {
 
 func testCommit(t *testing.T, c *testNodes) {
 	x := c.begin(t, "app", "alice", "n1", "n2", "n3")
-	c.must(Commit(t.Context(), x.gid, x.list))
+	c.must(Commit(t.Context(), x.id, x.list))
 	x.wantState("ccc")
 	if got := c.ask("n1", "app", "SELECT outcome, decided_by FROM pg_shoal.decisions WHERE gid = "+quote(x.gid)); len(got) != 1 || got[0] != "commit alice" {
 		t.Errorf("decision is %q", got)
 	}
-	if err := Commit(t.Context(), x.gid, nil); err == nil {
+	if err := Commit(t.Context(), x.id, nil); err == nil {
 		t.Error("a transaction without participants committed")
 	}
 }
 
 func testAlone(t *testing.T, c *testNodes) {
 	x := c.begin(t, "app", "", "n2")
-	c.must(Commit(t.Context(), x.gid, x.list))
+	c.must(Commit(t.Context(), x.id, x.list))
 	x.wantState("c")
 }
 
@@ -100,7 +100,7 @@ func testDeferred(t *testing.T, c *testNodes) {
 	for _, node := range []string{"n1", "n2", "n3"} {
 		x := c.begin(t, "app", "", "n1", "n2", "n3")
 		x.exec(node, "INSERT INTO line VALUES ('nobody')")
-		err := Commit(t.Context(), x.gid, x.list)
+		err := Commit(t.Context(), x.id, x.list)
 		if sqlState(err) != "23503" || errors.Is(err, ErrInDoubt) {
 			t.Errorf("constraint violated on %s: %v", node, err)
 		}
@@ -113,14 +113,14 @@ func testNotOpen(t *testing.T, c *testNodes) {
 	for _, node := range []string{"n1", "n2"} {
 		x := c.begin(t, "app", "", "n1", "n2", "n3")
 		_ = x.parts[node].Exec(t.Context(), "SELECT 1/0")
-		if err := Commit(t.Context(), x.gid, x.list); sqlState(err) != "25P02" {
+		if err := Commit(t.Context(), x.id, x.list); sqlState(err) != "25P02" {
 			t.Errorf("failed transaction on %s: %v", node, err)
 		}
 		x.wantState("---")
 
 		x = c.begin(t, "app", "", "n1", "n2", "n3")
 		x.exec(node, "ROLLBACK")
-		if err := Commit(t.Context(), x.gid, x.list); sqlState(err) != "25P01" {
+		if err := Commit(t.Context(), x.id, x.list); sqlState(err) != "25P01" {
 			t.Errorf("no transaction on %s: %v", node, err)
 		}
 		x.wantState("---")
@@ -134,7 +134,7 @@ func testCancel(t *testing.T, c *testNodes) {
 	} {
 		x := c.begin(t, "app", "", "n1", "n2", "n3")
 		ctx, cancel := context.WithCancel(t.Context())
-		err := Driver{Hook: on(point, cancel)}.Commit(ctx, x.gid, x.list)
+		err := Driver{Hook: on(point, cancel)}.Commit(ctx, x.id, x.list)
 		cancel()
 		if (err == nil) != (want == "ccc") || errors.Is(err, ErrInDoubt) {
 			t.Errorf("cancelled %s: %v", point, err)
@@ -155,7 +155,7 @@ func testSynchronousCommit(t *testing.T, c *testNodes) {
 			c.must(err)
 			got = texts(results)[0][0]
 		})
-		c.must(Driver{Hook: hook}.Commit(t.Context(), x.gid, x.list))
+		c.must(Driver{Hook: hook}.Commit(t.Context(), x.id, x.list))
 		if got != want {
 			t.Errorf("synchronous_commit %s became %s, want %s", set, got, want)
 		}
@@ -180,7 +180,7 @@ func testRole(t *testing.T, c *testNodes) {
 			_ = x.parts["n3"].Exec(t.Context(), "SELECT 1/0")
 			want = "---"
 		}
-		if err := Commit(t.Context(), x.gid, x.list); (err != nil) != fail {
+		if err := Commit(t.Context(), x.id, x.list); (err != nil) != fail {
 			t.Error(err)
 		}
 		x.wantState(want)
@@ -208,7 +208,7 @@ func testFaults(t *testing.T, c *testNodes) {
 			"coordinator killed after":  {"after " + point, func(x *transaction) { x.crash() }},
 		} {
 			x := c.begin(t, "app", "", "n1", "n2", "n3")
-			err := Driver{Hook: on(at.point, func() { at.do(x) })}.Commit(t.Context(), x.gid, x.list)
+			err := Driver{Hook: on(at.point, func() { at.do(x) })}.Commit(t.Context(), x.id, x.list)
 			x.awaitOver()
 			c.recoverAll()
 			got := x.state()
@@ -244,7 +244,7 @@ func testPause(t *testing.T, c *testNodes) {
 		result := make(chan error)
 		go func() {
 			hook := on(point, func() { close(paused); <-wake })
-			result <- Driver{Hook: hook}.Commit(t.Context(), x.gid, x.list)
+			result <- Driver{Hook: hook}.Commit(t.Context(), x.id, x.list)
 		}()
 		<-paused
 		c.eventually("the others have prepared", func() bool {

@@ -2,6 +2,7 @@ package twopc
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"net/url"
 	"strings"
@@ -12,13 +13,20 @@ const (
 	randomLength = 16
 )
 
-// NewGID names a distributed transaction. The cluster is part of the name, so that recovery never
-// touches what others prepared; the decider is, so that recovery knows whom to ask; the random
-// part keeps others from deciding it.
-func NewGID(cluster, decider string) string {
-	var random [randomLength]byte
-	_, _ = rand.Read(random[:]) // never fails
-	return clusterPrefix(cluster) + url.QueryEscape(decider) + ":" + hex.EncodeToString(random[:])
+// ID is a distributed transaction as its coordinator knows it.
+type ID struct {
+	GID string
+	// secret is what pg_shoal.decide wants: all roles of a node can read gids, and must not be able to decide.
+	secret string
+}
+
+// NewID names a distributed transaction. The cluster is part of the name, so that recovery never
+// touches what others prepared; the decider is, so that recovery knows whom to ask; the last part is the
+// hash of the secret.
+func NewID(cluster, decider string) ID {
+	secret := rand.Text()
+	hash := sha256.Sum256([]byte(secret))
+	return ID{clusterPrefix(cluster) + url.QueryEscape(decider) + ":" + hex.EncodeToString(hash[:randomLength]), secret}
 }
 
 // ParseGID returns the decider of a gid of this cluster; ok is false for all others.
@@ -36,7 +44,7 @@ func ParseGID(gid, cluster string) (decider string, ok bool) {
 		return "", false
 	}
 	decider, err = url.QueryUnescape(escaped)
-	// A name that is written in another way than NewGID writes it is somebody else's.
+	// A name that is written in another way than NewID writes it is somebody else's.
 	if err != nil || decider == "" || url.QueryEscape(decider) != escaped {
 		return "", false
 	}

@@ -196,7 +196,7 @@ ON CONFLICT (gid) DO NOTHING RETURNING outcome`, lockTimeout.Milliseconds(), quo
   WHERE state = 'idle in transaction' AND datname = current_database() AND pid <> pg_backend_pid()
     AND starts_with(query, %s) AND position(%s IN query) > 0)
 SELECT pid FROM holder WHERE pg_terminate_backend(pid, 2000)`,
-			quote(inTransaction), quote("pg_shoal.decide("+quote(gid)+")"))
+			quote(inTransaction), quote("pg_shoal.decide("+quote(gid)+", "))
 	}
-	return statement(s, gid)
+	return statement(s, ID{GID: gid})
 }

@@ -18,7 +18,7 @@ import (
 func (c *testNodes) leaveInDoubt(t *testing.T, database, point string, names ...string) *transaction {
 	t.Helper()
 	x := c.begin(t, database, "", names...)
-	_ = Driver{Hook: on(point, x.crash)}.Commit(t.Context(), x.gid, x.list)
+	_ = Driver{Hook: on(point, x.crash)}.Commit(t.Context(), x.id, x.list)
 	x.awaitOver()
 	return x
 }
@@ -52,8 +52,8 @@ func testRecover(t *testing.T, c *testNodes) {
 
 func testForeign(t *testing.T, c *testNodes) {
 	foreign := []string{
-		"somebody", "pgshoal", "pgshoal:" + testCluster + ":n1", NewGID("other", "n1"), NewGID(testCluster+"2", "n1"),
-		strings.ToUpper(NewGID(testCluster, "n1")),
+		"somebody", "pgshoal", "pgshoal:" + testCluster + ":n1", NewID("other", "n1").GID, NewID(testCluster+"2", "n1").GID,
+		strings.ToUpper(NewID(testCluster, "n1").GID),
 	}
 	for _, gid := range foreign {
 		c.must(pgxExec(t.Context(), c.servers["n2"].DSN("", "app"), "BEGIN; INSERT INTO ledger VALUES ("+quote(gid)+"); PREPARE TRANSACTION "+quote(gid)))
@@ -72,7 +72,7 @@ func testForeign(t *testing.T, c *testNodes) {
 	}
 
 	// One that is ours by its name, but whose decider nobody knows, is left.
-	gid := NewGID(testCluster, "gone")
+	gid := NewID(testCluster, "gone").GID
 	c.must(pgxExec(t.Context(), c.servers["n2"].DSN("", "app"), "BEGIN; PREPARE TRANSACTION "+quote(gid)))
 	report, err := Recover(t.Context(), c, testCluster, c.names, 0)
 	if err == nil || !strings.Contains(err.Error(), "node gone: the decider is not in the cluster") ||
@@ -100,7 +100,7 @@ func testSlowPrepare(t *testing.T, c *testNodes) {
 	x := c.begin(t, "app", "", "n1", "n2", "n3")
 	x.exec("n3", "INSERT INTO slow VALUES ('x')")
 	result := make(chan error)
-	go func() { result <- Commit(t.Context(), x.gid, x.list) }()
+	go func() { result <- Commit(t.Context(), x.id, x.list) }()
 	c.eventually("n2 has prepared and n3 waits", func() bool {
 		return len(c.ask("n3", "", "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory'")) > 0 &&
 			len(c.ask("n2", "", "SELECT 1 FROM pg_prepared_xacts")) > 0
@@ -145,7 +145,7 @@ func (c *testNodes) decisions(node, gid string) string {
 
 func testForget(t *testing.T, c *testNodes) {
 	committed := c.begin(t, "app", "", "n1", "n2")
-	c.must(Commit(t.Context(), committed.gid, committed.list))
+	c.must(Commit(t.Context(), committed.id, committed.list))
 	aborted := c.leaveInDoubt(t, "app", "before commit n1", "n1", "n2")
 	c.recoverAll()
 	needed := c.leaveInDoubt(t, "app", "after commit n1", "n1", "n2")
@@ -166,7 +166,7 @@ func testForget(t *testing.T, c *testNodes) {
 	if n := forget(); n != 0 {
 		t.Errorf("%d decisions were removed at first sight", n)
 	}
-	c.must(Commit(t.Context(), late.gid, late.list))
+	c.must(Commit(t.Context(), late.id, late.list))
 	forget()
 	for _, want := range []struct{ gid, row string }{
 		{needed.gid, "commit"}, {sleeping.gid, "abort"}, {late.gid, "commit"},
@@ -208,7 +208,7 @@ func testForget(t *testing.T, c *testNodes) {
 
 	// No removal while a node cannot be listed.
 	x := c.begin(t, "app", "", "n1", "n2")
-	c.must(Commit(t.Context(), x.gid, x.list))
+	c.must(Commit(t.Context(), x.id, x.list))
 	forget()
 	if _, err := m.forget(t.Context(), c, testCluster, append(slices.Clone(c.names), "n9")); err == nil {
 		t.Error("n9 was listed")
@@ -277,7 +277,7 @@ func testNodeCrashes(t *testing.T, c *testNodes) {
 			}
 			c.servers[test.victim].Kill()
 		})
-		err := Driver{Hook: hook}.Commit(t.Context(), x.gid, x.list)
+		err := Driver{Hook: hook}.Commit(t.Context(), x.id, x.list)
 		if (err == nil) != (test.want == "ccc") || errors.Is(err, ErrInDoubt) != test.doubt {
 			t.Errorf("%s killed %s: %v", test.victim, test.point, err)
 		}

@@ -52,8 +52,8 @@ type Driver struct {
 }
 
 // Commit commits with the zero Driver.
-func Commit(ctx context.Context, gid string, participants []Participant) error {
-	return Driver{}.Commit(ctx, gid, participants)
+func Commit(ctx context.Context, id ID, participants []Participant) error {
+	return Driver{}.Commit(ctx, id, participants)
 }
 
 // Commit makes the transactions of all participants durable, or none. The first participant is
@@ -61,7 +61,7 @@ func Commit(ctx context.Context, gid string, participants []Participant) error {
 // will find out; any other error means rolled back everywhere or sure to be.
 //
 // The context can stop it until all have prepared. From then on it is brought to an end.
-func (d Driver) Commit(ctx context.Context, gid string, participants []Participant) error {
+func (d Driver) Commit(ctx context.Context, id ID, participants []Participant) error {
 	if len(participants) == 0 {
 		return errNoParticipants
 	}
@@ -72,7 +72,7 @@ func (d Driver) Commit(ctx context.Context, gid string, participants []Participa
 		if c.phase != preparing {
 			running, cancel = context.WithTimeout(context.WithoutCancel(ctx), d.timeout())
 		}
-		errs := d.perform(running, gid, participants, actions)
+		errs := d.perform(running, id, participants, actions)
 		cancel()
 		if c.phase == preparing || c.phase == deciding {
 			cause = telling(errs)
@@ -100,25 +100,25 @@ func (d Driver) timeout() time.Duration {
 }
 
 // perform runs the actions of one phase, each on its own participant, at the same time.
-func (d Driver) perform(ctx context.Context, gid string, participants []Participant, actions []action) []error {
+func (d Driver) perform(ctx context.Context, id ID, participants []Participant, actions []action) []error {
 	errs := make([]error, len(actions))
 	var group sync.WaitGroup
 	for i, a := range actions[1:] {
-		group.Go(func() { errs[i+1] = d.run(ctx, gid, participants[a.part], a.step) })
+		group.Go(func() { errs[i+1] = d.run(ctx, id, participants[a.part], a.step) })
 	}
-	errs[0] = d.run(ctx, gid, participants[actions[0].part], actions[0].step)
+	errs[0] = d.run(ctx, id, participants[actions[0].part], actions[0].step)
 	group.Wait()
 	return errs
 }
 
-func (d Driver) run(ctx context.Context, gid string, p Participant, s step) error {
+func (d Driver) run(ctx context.Context, id ID, p Participant, s step) error {
 	if d.Hook != nil {
 		d.Hook("before " + s.String() + " " + p.Node())
 		defer func() { d.Hook("after " + s.String() + " " + p.Node()) }()
 	}
-	err := p.Exec(ctx, statement(s, gid))
+	err := p.Exec(ctx, statement(s, id))
 	if (s == commitPrepared || s == rollbackPrepared) && sqlState(err) == codeNotOwner {
-		return finishAsOwner(ctx, gid, p, s)
+		return finishAsOwner(ctx, id, p, s)
 	}
 	return err
 }
@@ -140,30 +140,30 @@ const durable = `SELECT CASE WHEN pg_catalog.current_setting('synchronous_commit
 	` THEN pg_catalog.set_config('synchronous_commit', 'on', true) END`
 
 // statement is the SQL of a participant's step.
-func statement(s step, gid string) string {
+func statement(s step, id ID) string {
 	switch s {
 	case prepare:
-		return inTransaction + durable + "; PREPARE TRANSACTION " + quote(gid)
+		return inTransaction + durable + "; PREPARE TRANSACTION " + quote(id.GID)
 	case decide:
-		return inTransaction + durable + ", pg_shoal.decide(" + quote(gid) + ")"
+		return inTransaction + durable + ", pg_shoal.decide(" + quote(id.GID) + ", " + quote(id.secret) + ")"
 	case commit:
 		return "COMMIT"
 	case commitPrepared:
-		return "COMMIT PREPARED " + quote(gid)
+		return "COMMIT PREPARED " + quote(id.GID)
 	case rollbackPrepared:
-		return "ROLLBACK PREPARED " + quote(gid)
+		return "ROLLBACK PREPARED " + quote(id.GID)
 	}
 	return "ROLLBACK"
 }
 
 // finishAsOwner completes a transaction that SET LOCAL ROLE had made another role's: that role
 // ended with the transaction, and PostgreSQL lets only the owner complete it.
-func finishAsOwner(ctx context.Context, gid string, p Participant, s step) error {
+func finishAsOwner(ctx context.Context, id ID, p Participant, s step) error {
 	if err := p.Exec(ctx, "SELECT pg_catalog.set_config('pg_shoal.role', pg_catalog.current_setting('role'), false), "+
-		"pg_catalog.set_config('role', (SELECT owner FROM pg_catalog.pg_prepared_xacts WHERE gid = "+quote(gid)+"), false)"); err != nil {
+		"pg_catalog.set_config('role', (SELECT owner FROM pg_catalog.pg_prepared_xacts WHERE gid = "+quote(id.GID)+"), false)"); err != nil {
 		return err
 	}
-	err := p.Exec(ctx, statement(s, gid))
+	err := p.Exec(ctx, statement(s, id))
 	back := p.Exec(ctx, "SELECT pg_catalog.set_config('role', pg_catalog.current_setting('pg_shoal.role'), false)")
 	return errors.Join(err, back)
 }
