@@ -56,6 +56,10 @@ func (c *Controller) Handler(metrics http.Handler) http.Handler {
 	mux.Handle("GET /api/v1/schema/diff", c.read(func(r *http.Request, t *term) (any, error) {
 		return c.schemaDiff(r.Context(), t.follower.Map(), r.FormValue("database"))
 	}))
+	mux.Handle("GET /api/v1/transactions", c.read(func(r *http.Request, t *term) (any, error) {
+		return c.transactions(r.Context(), t.follower.Map())
+	}))
+	mux.Handle("POST /api/v1/transactions/resolve", c.change(http.StatusOK, c.postResolve))
 	mux.Handle("POST /api/v1/nodes", c.change(http.StatusCreated, c.postNode))
 	mux.Handle("PATCH /api/v1/nodes/{name}", c.change(http.StatusOK, c.patchNode))
 	mux.Handle("DELETE /api/v1/nodes/{name}", c.change(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {

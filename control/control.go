@@ -16,14 +16,19 @@ import (
 
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/topo"
+	"github.com/pgshoal/pgshoal/twopc"
 )
 
 const election = "controller"
 
 // Settler settles transactions that crashed between prepare and commit.
 type Settler interface {
-	// Settle looks at all nodes of the map once and returns how many transactions it settled.
-	Settle(ctx context.Context, m *keyspace.Map) (int, error)
+	// Settle looks at all nodes of the map once and settles what it can.
+	Settle(ctx context.Context, m *keyspace.Map) (twopc.Report, error)
+	// List returns what is prepared, and the nodes that could not be asked.
+	List(ctx context.Context, m *keyspace.Map) ([]twopc.Prepared, map[string]error)
+	// Resolve settles one transaction now; want is an outcome or "".
+	Resolve(ctx context.Context, m *keyspace.Map, gid, want string) (twopc.Transaction, error)
 }
 
 // Config is what a controller needs to know that is not in the map. Zero durations mean defaults.
@@ -92,6 +97,8 @@ type Controller struct {
 type counts struct {
 	settled, fencesRemoved, terms uint64
 	settleError                   string
+	inDoubt                       int // transactions that could not be settled when it was tried last
+	oldestInDoubt                 time.Duration
 }
 
 // term is one time of leadership.
@@ -228,7 +235,8 @@ func (c *Controller) settle(ctx context.Context, t *term) {
 	if c.cfg.Settler == nil {
 		return
 	}
-	n, err := c.cfg.Settler.Settle(ctx, t.follower.Map())
+	report, err := c.cfg.Settler.Settle(ctx, t.follower.Map())
+	n := report.Settled()
 	if ctx.Err() != nil {
 		return
 	}
@@ -238,6 +246,7 @@ func (c *Controller) settle(ctx context.Context, t *term) {
 	}
 	c.mu.Lock()
 	c.counters.settled += uint64(n)
+	c.counters.inDoubt, c.counters.oldestInDoubt = report.Left()
 	news := c.counters.settleError != text
 	c.counters.settleError = text
 	c.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/topo"
 	"github.com/pgshoal/pgshoal/topo/memtopo"
+	"github.com/pgshoal/pgshoal/twopc"
 )
 
 func TestConfigRefusals(t *testing.T) {
@@ -85,14 +86,29 @@ func TestNoMapYet(t *testing.T) {
 
 type settler struct{ calls atomic.Int64 }
 
-func (s *settler) Settle(_ context.Context, m *keyspace.Map) (int, error) {
+func (s *settler) Settle(_ context.Context, m *keyspace.Map) (twopc.Report, error) {
 	switch s.calls.Add(1) {
 	case 1:
-		return 2, nil
+		return twopc.Report{Transactions: []twopc.Transaction{{Outcome: twopc.Committed}, {Outcome: twopc.RolledBack}}}, nil
 	case 2:
-		return 0, errors.New("node n1 is away")
+		return twopc.Report{}, errors.New("node n1 is away")
 	}
-	return 0, nil
+	return twopc.Report{Transactions: []twopc.Transaction{{Outcome: twopc.Left, Age: time.Minute}, {Outcome: twopc.Left, Age: time.Second}}}, nil
+}
+
+func (s *settler) List(context.Context, *keyspace.Map) ([]twopc.Prepared, map[string]error) {
+	return []twopc.Prepared{{GID: "g", Database: "app", Decider: "n1", Nodes: []string{"n2"}, Age: time.Minute, State: twopc.StateUndecided}},
+		map[string]error{"n3": errors.New("away")}
+}
+
+func (s *settler) Resolve(_ context.Context, _ *keyspace.Map, gid, want string) (twopc.Transaction, error) {
+	switch {
+	case gid != "g":
+		return twopc.Transaction{}, twopc.ErrNotPrepared
+	case want == twopc.Committed:
+		return twopc.Transaction{}, &twopc.Conflict{GID: gid, Decider: "n1", State: twopc.StateUndecided}
+	}
+	return twopc.Transaction{GID: gid, Outcome: twopc.RolledBack, Nodes: []string{"n2"}}, nil
 }
 
 func TestSettles(t *testing.T) {
@@ -103,6 +119,24 @@ func TestSettles(t *testing.T) {
 	eventually(t, "the settler ran three times", func() bool { return s.calls.Load() >= 3 })
 	if stats := c.Stats(); stats.Settled != 2 {
 		t.Errorf("settled %d, want 2", stats.Settled)
+	}
+	eventually(t, "two are left", func() bool { s := c.Stats(); return s.InDoubt == 2 && s.OldestInDoubt == time.Minute })
+	var listed TransactionList
+	c.get("/api/v1/transactions").decode(t, &listed)
+	if len(listed.Transactions) != 1 || listed.Transactions[0].State != "undecided" || listed.Unreachable["n3"] != "away" {
+		t.Errorf("listed: %+v", listed)
+	}
+	resolve := func(token, gid, outcome string) answer {
+		return c.request(http.MethodPost, "/api/v1/transactions/resolve", token, ResolveRequest{GID: gid, Outcome: outcome})
+	}
+	resolve("", "g", "").refused(t, http.StatusUnauthorized, "token", "")
+	resolve(testToken, "other", "").refused(t, http.StatusNotFound, "no node has this transaction prepared", "pgshoal tx list")
+	resolve(testToken, "g", "commit").refused(t, http.StatusConflict, "can only be rolled back", "")
+	resolve(testToken, "g", "maybe").refused(t, http.StatusBadRequest, "maybe", "")
+	var resolved ResolvedTransaction
+	resolve(testToken, "g", "rollback").decode(t, &resolved)
+	if resolved.Outcome != "rolled back" {
+		t.Errorf("resolved: %+v", resolved)
 	}
 }
 

@@ -67,7 +67,13 @@ func (c *Controller) RemoveNode(ctx context.Context, name string) (*keyspace.Map
 	}
 	var next *keyspace.Map
 	err := c.withSchemaLock(ctx, func(ctx context.Context) error {
-		var err error
+		m, err := topo.LoadMap(ctx, c.store)
+		if err == nil {
+			err = c.settleNode(ctx, m, name)
+		}
+		if err != nil {
+			return err
+		}
 		next, err = topo.UpdateMap(ctx, c.store, func(m *keyspace.Map) (*keyspace.Map, error) { return withoutNode(m, name) })
 		return err
 	})

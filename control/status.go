@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/topo"
@@ -133,6 +134,8 @@ type Stats struct {
 	Epoch             uint64
 	TopologyConnected bool
 	Settled           uint64
+	InDoubt           int // transactions over several nodes that could not be settled
+	OldestInDoubt     time.Duration
 	FencesRemoved     uint64
 	Fences            int
 	Distributions     int
@@ -143,12 +146,14 @@ type Stats struct {
 func (c *Controller) Stats() Stats {
 	c.mu.Lock()
 	s := Stats{Terms: c.counters.terms, Settled: c.counters.settled, FencesRemoved: c.counters.fencesRemoved}
+	inDoubt, oldest := c.counters.inDoubt, c.counters.oldestInDoubt
 	t := c.term
 	c.mu.Unlock()
 	if t == nil {
 		return s
 	}
 	m := t.follower.Map()
+	s.InDoubt, s.OldestInDoubt = inDoubt, oldest
 	s.Leader, s.Epoch, s.TopologyConnected = true, m.Epoch, t.follower.Connected()
 	s.Fences, s.Distributions, s.Nodes = len(m.Fences), len(m.Distributions), c.nodes(t)
 	return s

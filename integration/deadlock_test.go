@@ -2,10 +2,13 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgshoal/pgshoal/twopc"
 )
 
 // later runs a statement that will wait; its error comes through the channel.
@@ -114,4 +117,34 @@ func TestWaitIsNoDeadlock(t *testing.T) {
 	fails(t, waits, "55P03", fmt.Sprintf(sql, a))
 	run(t, waits, "ROLLBACK")
 	run(t, idle, "COMMIT")
+}
+
+func TestShowTransactions(t *testing.T) {
+	conn := client(t)
+	a, b := accounts(t, conn, "show_txn", 30)
+	other := client(t)
+	run(t, other, "BEGIN", fmt.Sprintf("UPDATE show_txn SET balance = 1 WHERE id = %d", a))
+	before := ask(t, conn, "SHOW shoal.transactions")
+	run(t, other, fmt.Sprintf("UPDATE show_txn SET balance = 1 WHERE id = %d", b))
+	pid := fmt.Sprint(other.PgConn().PID())
+	if shown := ask(t, conn, "SHOW shoal.transactions"); strings.Contains(before, pid+"/") || !strings.Contains(shown, pid+"/") || !strings.Contains(shown, "|idle||router-1") {
+		t.Errorf("shown: %q", shown)
+	}
+	run(t, other, "ROLLBACK")
+	// What another coordinator left prepared is shown as well.
+	gid := twopc.NewID("testcluster", "node1").GID
+	onNodes(t, shared(), "postgres", func(name string, c *pgx.Conn) {
+		if name == "node2" {
+			run(t, c, "BEGIN", "CREATE TABLE show_txn_prepared ()", "PREPARE TRANSACTION '"+gid+"'")
+		}
+	})
+	shown := ask(t, conn, "SHOW shoal.transactions")
+	onNodes(t, shared(), "postgres", func(name string, c *pgx.Conn) {
+		if name == "node2" {
+			run(t, c, "ROLLBACK PREPARED '"+gid+"'")
+		}
+	})
+	if strings.Contains(shown, pid+"/") || !strings.Contains(shown, gid+"|") || !strings.Contains(shown, "|node2|prepared, undecided|node1|") {
+		t.Errorf("shown: %q", shown)
+	}
 }

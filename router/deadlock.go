@@ -32,8 +32,22 @@ const (
 // span is a session's transaction that has reached a second node. Guarded by the session's mutex.
 type span struct {
 	number uint64 // counts the session's spans
-	began  time.Time
-	gid    string // once it commits
+	began  time.Time // zero between spans
+	gid    string    // once it commits
+}
+
+func (s *session) beginSpan() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.span.began.IsZero() {
+		s.span = span{number: s.span.number + 1, began: time.Now()}
+	}
+}
+
+func (s *session) endSpan() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.span = span{number: s.span.number}
 }
 
 // spanning is a span that has waited long enough to be looked at.
@@ -53,7 +67,7 @@ func (s *session) waiting(age time.Duration) (spanning, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.running) < 2 {
+	if len(s.running) < 2 || s.span.began.IsZero() {
 		return spanning{}, false
 	}
 	w := spanning{session: s, transaction: s.spanName(), began: s.span.began.UnixNano(), gid: s.span.gid, pids: map[string]uint32{}}

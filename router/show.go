@@ -47,13 +47,15 @@ var shoalColumns = map[string][]string{
 	"shoal.regions": {"distribution", "region", "values", "is_default", "nodes"},
 	"shoal.shards":  {"id", "distribution", "low", "high", "node", "region"},
 	"shoal.tables":  {"schema", "name", "kind", "distribution", "key", "shards", "strategy"},
+
+	"shoal.transactions": {"id", "age", "nodes", "state", "decider", "router"},
 }
 
 func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]byte, error) {
 	columns, ok := shoalColumns[name]
 	if !ok {
 		return nil, nil, pgwire.Errorf("42704", "unrecognized configuration parameter %q", name).
-			WithHint("There are shoal.nodes, shoal.regions, shoal.shards, shoal.tables and shoal.epoch.")
+			WithHint("There are shoal.nodes, shoal.regions, shoal.shards, shoal.tables, shoal.transactions and shoal.epoch.")
 	}
 	v := s.router.view.Load()
 	var rows [][][]byte
@@ -67,6 +69,8 @@ func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]b
 		}
 	case "shoal.shards":
 		rows = shardRows(v.m, s.database)
+	case "shoal.transactions":
+		rows = s.transactionRows(ctx, v.m)
 	case "shoal.regions":
 		rows = regionRows(v.m, s.database)
 	case "shoal.tables":

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -128,11 +127,11 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 		p = s.newParticipant(node, conn)
 		s.mu.Lock()
 		s.running = append(s.running, conn)
-		if len(s.running) == 2 {
-			s.span = span{number: s.span.number + 1, began: time.Now()}
-		}
 		s.mu.Unlock()
 		s.txn.parts = append(s.txn.parts, p)
+	}
+	if len(s.txn.parts) > 1 {
+		s.beginSpan()
 	}
 	if p.conn.Broken {
 		return nil, lostNode(node)
@@ -390,6 +389,9 @@ func (s *session) closeTransaction(ctx context.Context) {
 	s.dropFence(ctx)
 	if p := t.part(s.router.view.Load().m.Home); (t.setAny || t.setLocal) && p != nil && !p.conn.Broken {
 		s.reportParameters(p.conn.Params) // what the end of the transaction has changed back
+	}
+	if len(t.parts) > 1 {
+		s.endSpan()
 	}
 	t.mode, t.failed = modeIdle, false
 	t.replay, t.savepoints = t.replay[:0], t.savepoints[:0]

@@ -10,6 +10,8 @@ import (
 type ControllerCollector struct {
 	stats func() control.Stats
 
+	inDoubt, oldestInDoubt *prometheus.Desc
+
 	leader, terms, epoch, topology, settled, fences, fencesRemoved, distributions *prometheus.Desc
 
 	nodeUp, nodeActive, nodeShards, serverUp, serverPrimary, lagBytes, lagSeconds *prometheus.Desc
@@ -25,6 +27,8 @@ func NewControllerCollector(stats func() control.Stats) *ControllerCollector {
 		epoch:         describe("controller_epoch", "Epoch of the map."),
 		topology:      describe("controller_topology_connected", "1 while the leader reaches the topology store."),
 		settled:       describe("controller_settled_transactions_total", "In-doubt transactions settled by this controller."),
+		inDoubt:       describe("transactions_in_doubt", "Transactions over several nodes that are prepared for seconds and could not be settled."),
+		oldestInDoubt: describe("transactions_in_doubt_oldest_seconds", "Age of the oldest of them, 0 when there is none."),
 		fences:        describe("controller_fences", "Fences in the map: statements wait while there are any."),
 		fencesRemoved: describe("controller_fences_removed_total", "Fences of dead processes removed by this controller."),
 		distributions: describe("controller_distributions", "Distributions in the map."),
@@ -43,6 +47,7 @@ func (c *ControllerCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leader, c.terms, c.epoch, c.topology, c.settled, c.fences, c.fencesRemoved, c.distributions,
 		c.nodeUp, c.nodeActive, c.nodeShards, c.serverUp, c.serverPrimary, c.lagBytes, c.lagSeconds,
+		c.inDoubt, c.oldestInDoubt,
 	} {
 		ch <- d
 	}
@@ -61,6 +66,8 @@ func (c *ControllerCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	e.gauge(c.epoch, float64(s.Epoch))
 	e.gauge(c.topology, truth(s.TopologyConnected))
+	e.gauge(c.inDoubt, float64(s.InDoubt))
+	e.gauge(c.oldestInDoubt, s.OldestInDoubt.Seconds())
 	e.gauge(c.fences, float64(s.Fences))
 	e.gauge(c.distributions, float64(s.Distributions))
 	for _, n := range s.Nodes {

@@ -68,6 +68,7 @@ func TestRealNodes(t *testing.T) {
 		{"concurrent", testConcurrentRecoveries},
 		{"forget", testForget},
 		{"settler", testSettler},
+		{"inquire", testInquire},
 		{"node crashes", testNodeCrashes},
 	} {
 		t.Run(test.name, func(t *testing.T) {

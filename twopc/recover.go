@@ -33,6 +33,16 @@ type Report struct {
 	Unreachable map[string]error
 }
 
+// Left returns how many transactions are still in doubt, and the age of the oldest.
+func (r Report) Left() (n int, oldest time.Duration) {
+	for _, t := range r.Transactions {
+		if t.Outcome == Left {
+			n, oldest = n+1, max(oldest, t.Age)
+		}
+	}
+	return n, oldest
+}
+
 // Settled returns how many transactions have come to their end.
 func (r Report) Settled() int {
 	n := 0
@@ -69,7 +79,7 @@ func Recover(ctx context.Context, nodes Nodes, cluster string, names []string, g
 		group.Go(func() {
 			s := &settlement{nodes: nodes, decider: at.decider, database: at.database, away: maps.Clone(l.away), failed: make(map[string]error)}
 			if !slices.Contains(names, at.decider) {
-				s.away[at.decider] = errors.New("the decider is not in the cluster any more; its decisions went with it")
+				s.away[at.decider] = errDeciderGone
 			}
 			done := s.settle(ctx, fs)
 			mu.Lock()
@@ -81,6 +91,8 @@ func Recover(ctx context.Context, nodes Nodes, cluster string, names []string, g
 	group.Wait()
 	return report, nodeErrors(failed)
 }
+
+var errDeciderGone = errors.New("the decider is not in the cluster any more; its decisions went with it")
 
 // nodeErrors makes one error whose text is the same when the errors are.
 func nodeErrors(failed map[string]error) error {

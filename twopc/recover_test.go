@@ -231,13 +231,13 @@ func testSettler(t *testing.T, c *testNodes) {
 	c.must(err)
 	defer s.Close(context.Background())
 	x := c.leaveInDoubt(t, "app", "after commit n1", "n1", "n2", "n3")
-	if n, err := s.Settle(t.Context(), c.m); n != 1 || err != nil {
-		t.Errorf("settled %d, %v", n, err)
+	if r, err := s.Settle(t.Context(), c.m); r.Settled() != 1 || err != nil {
+		t.Errorf("settled %+v, %v", r, err)
 	}
 	x.wantState("ccc")
 	opened = 0
-	if n, err := s.Settle(t.Context(), c.m); n != 0 || err != nil {
-		t.Errorf("settled %d, %v", n, err)
+	if r, err := s.Settle(t.Context(), c.m); r.Settled() != 0 || err != nil {
+		t.Errorf("settled %+v, %v", r, err)
 	}
 	if opened != 0 {
 		t.Errorf("%d connections were opened again", opened)
@@ -254,7 +254,7 @@ func testNodeCrashes(t *testing.T, c *testNodes) {
 	s, err := NewSettler(SettlerConfig{Grace: time.Nanosecond}, c.open)
 	c.must(err)
 	defer s.Close(context.Background())
-	settle := func() (Report, error) { return s.Report(t.Context(), c.m) }
+	settle := func() (Report, error) { return s.Settle(t.Context(), c.m) }
 	_, err = settle()
 	c.must(err)
 

@@ -75,14 +75,8 @@ func NewSettler(cfg SettlerConfig, connect Connect) (*Settler, error) {
 	}, nil
 }
 
-// Settle looks at all nodes of the map once and returns how many transactions it settled.
-func (s *Settler) Settle(ctx context.Context, m *keyspace.Map) (int, error) {
-	report, err := s.Report(ctx, m)
-	return report.Settled(), err
-}
-
-// Report is Settle with all that it found.
-func (s *Settler) Report(ctx context.Context, m *keyspace.Map) (Report, error) {
+// Settle looks at all nodes of the map once, settles what it can and reports what it found.
+func (s *Settler) Settle(ctx context.Context, m *keyspace.Map) (Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := s.nodes.use(ctx, m)

@@ -63,6 +63,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newRouterCommand(env), newControllerCommand(env), newEtcdCommand(env),
 		newConfigCommand(env),
 		newNodeCommand(env), newTableCommand(env), newShardCommand(env), newDirectoryCommand(env), newSchemaCommand(env), newVerifyCommand(env),
+		newTxCommand(env),
 		newSimulateCommand(env),
 	)
 	return root
