@@ -889,3 +889,20 @@ BEGIN
     END IF;
 END
 $$;
+
+-- Which transactions over several nodes have committed here: each part records itself, so a snapshot shows which
+-- of them it sees. Readers over several nodes compare that (shoal.read_consistency). The xid finds the newest.
+CREATE TABLE pg_shoal.seen (
+    gid   text PRIMARY KEY,
+    nodes text[] NOT NULL, -- that take part
+    xid   xid8 NOT NULL
+);
+CREATE INDEX seen_xid ON pg_shoal.seen (xid);
+GRANT SELECT ON pg_shoal.seen TO PUBLIC;
+
+CREATE FUNCTION pg_shoal.mark(gid text, nodes text[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    INSERT INTO pg_shoal.seen VALUES (gid, nodes, pg_current_xact_id())
+$$;

@@ -19,6 +19,8 @@ const (
 	readPreference = "shoal.read_preference"
 	maxStaleness   = "shoal.max_staleness"
 	maxExchange    = "shoal.max_exchange_bytes"
+
+	readConsistency = "shoal.read_consistency"
 )
 
 // preferences are the values of shoal.read_preference.
@@ -38,6 +40,12 @@ func checkShoal(name, value string) error {
 		}
 		return pgwire.Errorf("22023", "invalid value for parameter %q: %q", name, value).
 			WithHint("Available values: %s, %s, %s.", preferPrimary, preferReplica, requireReplica)
+	case readConsistency:
+		if value == consistencyNode || value == consistencyAtomic {
+			return nil
+		}
+		return pgwire.Errorf("22023", "invalid value for parameter %q: %q", name, value).
+			WithHint("Available values: %s, %s.", consistencyNode, consistencyAtomic)
 	case maxStaleness:
 		if d, err := time.ParseDuration(value); err == nil && d > 0 {
 			return nil

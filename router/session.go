@@ -39,7 +39,9 @@ type session struct {
 	settings   *settingSet
 	reported   map[string]string // ParameterStatus as the client knows it
 	searchPath string
-	space      *planSpace
+	// roleConsistency is shoal.read_consistency as the role or the database have it.
+	roleConsistency string
+	space           *planSpace
 
 	// text and norm are the statement being worked on, in UTF-8; raw is what the client sent.
 	text      []byte
@@ -215,10 +217,11 @@ func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
 	}
 	maps.Copy(s.reported, conn.Params)
 	s.encodingChanged()
-	rows, err := conn.Query(ctx, "SELECT pg_catalog.current_setting('search_path')")
+	rows, err := conn.Query(ctx, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('"+readConsistency+"', true)")
 	if err != nil {
 		return err
 	}
+	s.roleConsistency = string(rows[0][1])
 	path, err := s.readText(ctx, rows[0][0])
 	if err != nil {
 		return err

@@ -29,6 +29,9 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 		if err != nil {
 			return err
 		}
+		if name == readConsistency && v.IsLocal {
+			return s.setLocalConsistency(st, value)
+		}
 	}
 	switch {
 	case v.Kind == pg.VariableSetKind_VAR_SET_MULTI && v.Name == "TRANSACTION":

@@ -50,6 +50,21 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 	if err != nil {
 		return err
 	}
+	work := func() error { return s.runSpread(ctx, st, run, describe) }
+	if s.readsAtomically() && run.onlyReads(st) {
+		return s.atomically(ctx, run, work)
+	}
+	return work()
+}
+
+// onlyReads reports a query that neither writes nor locks rows.
+func (r *spreadRun) onlyReads(st *plannedStatement) bool {
+	return !st.plan.Writes && r.e.Feed == nil && r.e.Insert == nil &&
+		!slices.ContainsFunc(r.e.Fragments, func(f plan.Fragment) bool { return f.Writes || f.Locks })
+}
+
+// runSpread runs it in the session's transaction or outside one.
+func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spreadRun, describe bool) error {
 	switch {
 	case st.class == analyze.Explain:
 		return s.explainSpread(ctx, st, run)

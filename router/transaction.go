@@ -39,6 +39,8 @@ type transaction struct {
 	savepoints []savepoint
 	// committed is what the one node that wrote answered to COMMIT: notices and notifications too.
 	committed []byte
+	consistency string // what SET LOCAL shoal.read_consistency chose
+	aligned     bool   // the snapshots of all nodes agree
 	// changed are the temporary tables and the like that a rollback takes away.
 	temporaryBefore map[string]bool
 }
@@ -92,6 +94,7 @@ func (s *session) open(mode txMode, begin string) {
 	t.mode, t.begin, t.failed = mode, begin, false
 	t.saved, t.setAny, t.setLocal, t.committed = s.settings, false, false, nil
 	t.temporaryBefore = nil
+	t.consistency, t.aligned = "", false
 }
 
 // inTransaction runs work that needs a transaction over several nodes: in the client's own, or in
@@ -117,6 +120,11 @@ func (s *session) inTransaction(ctx context.Context, work func() error) error {
 // participant returns the node's part in the transaction, joining it if needed. Statements queued
 // as preamble are sent with the first statement.
 func (s *session) participant(ctx context.Context, node string) (*participant, error) {
+	if s.alignsFirst() {
+		if err := s.alignAll(ctx); err != nil {
+			return nil, err
+		}
+	}
 	p := s.txn.part(node)
 	if p == nil {
 		conn, err := s.acquire(ctx, node)
@@ -394,6 +402,7 @@ func (s *session) closeTransaction(ctx context.Context) {
 		s.endSpan()
 	}
 	t.mode, t.failed = modeIdle, false
+	t.consistency, t.aligned = "", false
 	t.replay, t.savepoints = t.replay[:0], t.savepoints[:0]
 	for _, p := range t.parts {
 		p.began, p.wrote = false, false

@@ -21,7 +21,12 @@ type decisions struct{ node, database, outcome string }
 type mark struct {
 	xid, started string // of the server; a restart or a failover makes the mark void
 	at           time.Time
+	// prepared are the gids that were prepared on any node after the mark was made; for outcomeSeen only.
+	prepared []string
 }
+
+// outcomeSeen stands for the records that atomic reads compare.
+const outcomeSeen = "seen"
 
 // memory removes decision rows when nobody can need them any more, and not before.
 //
@@ -30,15 +35,19 @@ type mark struct {
 // abort row is needed while its coordinator may still decide, which is as long as the decider's
 // transaction is open; it began before the row was written.
 //
+// A record of pg_shoal.seen is needed while a reader may have a snapshot from before the transaction committed on another
+// node. It was prepared on all when the record was marked, and committed on all when it was not prepared any more at
+// the listing after that; readers align their snapshots within seconds, and it stays for a minute.
+//
 // The age that rows must have besides is for a failover that lost what was acknowledged last: a
 // participant may be prepared again, and must still find the decision.
 type memory struct {
-	keepCommit, keepAbort time.Duration
-	marks                 map[decisions]mark
+	keepCommit, keepAbort, keepSeen time.Duration
+	marks                           map[decisions]mark
 }
 
-func newMemory(keepCommit, keepAbort time.Duration) *memory {
-	return &memory{keepCommit: keepCommit, keepAbort: keepAbort, marks: make(map[decisions]mark)}
+func newMemory(keepCommit, keepAbort, keepSeen time.Duration) *memory {
+	return &memory{keepCommit: keepCommit, keepAbort: keepAbort, keepSeen: keepSeen, marks: make(map[decisions]mark)}
 }
 
 // forget removes what was marked long enough ago, marks what is there now, and returns the number
@@ -57,8 +66,9 @@ func (m *memory) forget(ctx context.Context, nodes Nodes, cluster string, names 
 	}
 	prepared := slices.Sorted(maps.Keys(l.prepared))
 	total := 0
+	began := time.Now()
 	for _, at := range places {
-		for _, at.outcome = range []string{"commit", "abort"} {
+		for _, at.outcome = range []string{"commit", "abort", outcomeSeen} {
 			n, err := m.forgetAt(ctx, nodes, at, prepared)
 			total += n
 			if err != nil {
@@ -66,14 +76,33 @@ func (m *memory) forget(ctx context.Context, nodes Nodes, cluster string, names 
 			}
 		}
 	}
+	m.listAfter(ctx, nodes, cluster, names, began)
 	return total, nodeErrors(failed)
+}
+
+// listAfter completes the marks of records that this round made: what is not prepared now has committed everywhere.
+func (m *memory) listAfter(ctx context.Context, nodes Nodes, cluster string, names []string, began time.Time) {
+	l := list(ctx, nodes, cluster, names)
+	for at, made := range m.marks {
+		switch {
+		case at.outcome != outcomeSeen || made.at.Before(began):
+		case len(l.away) > 0:
+			delete(m.marks, at)
+		default:
+			made.at, made.prepared = time.Now(), slices.Sorted(maps.Keys(l.prepared))
+			m.marks[at] = made
+		}
+	}
 }
 
 func (m *memory) forgetAt(ctx context.Context, nodes Nodes, at decisions, prepared []string) (int, error) {
 	old, marked := m.marks[at]
 	keep := m.keepCommit
-	if at.outcome == "abort" {
+	switch at.outcome {
+	case "abort":
 		keep = m.keepAbort
+	case outcomeSeen:
+		keep, prepared = m.keepSeen, slices.Concat(prepared, old.prepared)
 	}
 	if marked && time.Since(old.at) < keep {
 		return 0, nil
@@ -119,7 +148,7 @@ func databases(ctx context.Context, nodes Nodes, names []string) ([]decisions, m
 			failed[node] = err
 		}
 		for _, row := range rows {
-			known, err := nodes.Query(ctx, node, row[0], "SELECT WHERE to_regclass('pg_shoal.decisions') IS NOT NULL")
+			known, err := nodes.Query(ctx, node, row[0], "SELECT WHERE to_regclass('pg_shoal.seen') IS NOT NULL")
 			if err != nil {
 				failed[node] = err
 			}
@@ -136,19 +165,22 @@ func remove(ctx context.Context, nodes Nodes, at decisions, old mark, prepared [
 	for i, gid := range prepared {
 		quoted[i] = quote(gid)
 	}
-	condition := ""
-	if at.outcome == "abort" {
-		condition = ` AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
+	table, condition := "decisions", " AND outcome = "+quote(at.outcome)
+	switch at.outcome {
+	case outcomeSeen:
+		table, condition = "seen", ""
+	case "abort":
+		condition += ` AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start <= d.decided_at)`
 	}
 	rows, err := nodes.Query(ctx, at.node, at.database, fmt.Sprintf(`WITH gone AS (
-  DELETE FROM pg_shoal.decisions WHERE gid IN (
-    SELECT gid FROM pg_shoal.decisions d
-    WHERE outcome = '%s' AND age(d.xmin) > age('%s'::xid) AND pg_postmaster_start_time() = %s
-      AND gid <> ALL (ARRAY[%s]::text[])%s
-    LIMIT %d)
+  DELETE FROM pg_shoal.%[1]s WHERE gid IN (
+    SELECT gid FROM pg_shoal.%[1]s d
+    WHERE age(d.xmin) > age('%[2]s'::xid) AND pg_postmaster_start_time() = %[3]s
+      AND gid <> ALL (ARRAY[%[4]s]::text[])%[5]s
+    LIMIT %[6]d)
   RETURNING 1)
-SELECT count(*) FROM gone`, at.outcome, old.xid, quote(old.started), strings.Join(quoted, ", "), condition, forgetBatch))
+SELECT count(*) FROM gone`, table, old.xid, quote(old.started), strings.Join(quoted, ", "), condition, forgetBatch))
 	if err != nil {
 		return 0, err
 	}

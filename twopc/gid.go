@@ -18,7 +18,12 @@ type ID struct {
 	GID string
 	// secret is what pg_shoal.decide wants: all roles of a node can read gids, and must not be able to decide.
 	secret string
+	// nodes are the participants, as a literal of SQL.
+	nodes string
 }
+
+// Prefix begins the gids of a cluster, and no others.
+func Prefix(cluster string) string { return clusterPrefix(cluster) }
 
 // NewID names a distributed transaction. The cluster is part of the name, so that recovery never
 // touches what others prepared; the decider is, so that recovery knows whom to ask; the last part is the
@@ -26,7 +31,7 @@ type ID struct {
 func NewID(cluster, decider string) ID {
 	secret := rand.Text()
 	hash := sha256.Sum256([]byte(secret))
-	return ID{clusterPrefix(cluster) + url.QueryEscape(decider) + ":" + hex.EncodeToString(hash[:randomLength]), secret}
+	return ID{GID: clusterPrefix(cluster) + url.QueryEscape(decider) + ":" + hex.EncodeToString(hash[:randomLength]), secret: secret}
 }
 
 // ParseGID returns the decider of a gid of this cluster; ok is false for all others.

@@ -156,7 +156,8 @@ func testForget(t *testing.T, c *testNodes) {
 	// This one began early and decides after the mark: a young decision with an old time.
 	late := c.begin(t, "app", "", "n1", "n2")
 
-	m := newMemory(0, 0)
+	m := newMemory(0, 0, 0)
+	seen := func(gid string) int { return len(c.ask("n1", "app", "SELECT FROM pg_shoal.seen WHERE gid = "+quote(gid))) }
 	forget := func() int {
 		t.Helper()
 		n, err := m.forget(t.Context(), c, testCluster, c.names)
@@ -168,6 +169,9 @@ func testForget(t *testing.T, c *testNodes) {
 	}
 	c.must(Commit(t.Context(), late.id, late.list))
 	forget()
+	if seen(committed.gid) != 0 || seen(needed.gid) != 1 {
+		t.Errorf("records: %d of one that has committed everywhere, %d of one that has not", seen(committed.gid), seen(needed.gid))
+	}
 	for _, want := range []struct{ gid, row string }{
 		{needed.gid, "commit"}, {sleeping.gid, "abort"}, {late.gid, "commit"},
 	} {

@@ -24,8 +24,9 @@ type SettlerConfig struct {
 	// QueryTimeout bounds each statement and each login: 5 seconds.
 	QueryTimeout time.Duration
 	// ForgetEvery is how often decisions are looked at that nobody needs: a minute. KeepCommit and
-	// KeepAbort are the least times they stay: 10 minutes and 24 hours.
-	ForgetEvery, KeepCommit, KeepAbort time.Duration
+	// KeepAbort are the least times they stay: 10 minutes and 24 hours. KeepSeen is that of the records that atomic
+	// reads compare, and must be well above the time that such a read may take to begin: a minute.
+	ForgetEvery, KeepCommit, KeepAbort, KeepSeen time.Duration
 }
 
 func (c *SettlerConfig) validate() error {
@@ -39,6 +40,7 @@ func (c *SettlerConfig) validate() error {
 		{"ForgetEvery", &c.ForgetEvery, time.Minute},
 		{"KeepCommit", &c.KeepCommit, 10 * time.Minute},
 		{"KeepAbort", &c.KeepAbort, 24 * time.Hour},
+		{"KeepSeen", &c.KeepSeen, time.Minute},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("twopc: %s is negative", d.name)
@@ -71,7 +73,7 @@ func NewSettler(cfg SettlerConfig, connect Connect) (*Settler, error) {
 	return &Settler{
 		cfg:    cfg,
 		nodes:  &connections{connect: connect, timeout: cfg.QueryTimeout, lanes: make(map[lane]*connection)},
-		memory: newMemory(cfg.KeepCommit, cfg.KeepAbort),
+		memory: newMemory(cfg.KeepCommit, cfg.KeepAbort, cfg.KeepSeen),
 	}, nil
 }
 

@@ -65,6 +65,11 @@ func (d Driver) Commit(ctx context.Context, id ID, participants []Participant) e
 	if len(participants) == 0 {
 		return errNoParticipants
 	}
+	names := make([]string, len(participants))
+	for i, p := range participants {
+		names[i] = quote(p.Node())
+	}
+	id.nodes = "ARRAY[" + strings.Join(names, ", ") + "]"
 	c, actions := newCoordinator(len(participants))
 	var cause error
 	for len(actions) > 0 {
@@ -143,9 +148,9 @@ const durable = `SELECT CASE WHEN pg_catalog.current_setting('synchronous_commit
 func statement(s step, id ID) string {
 	switch s {
 	case prepare:
-		return inTransaction + durable + "; PREPARE TRANSACTION " + quote(id.GID)
+		return inTransaction + durable + record(id) + "; PREPARE TRANSACTION " + quote(id.GID)
 	case decide:
-		return inTransaction + durable + ", pg_shoal.decide(" + quote(id.GID) + ", " + quote(id.secret) + ")"
+		return inTransaction + durable + record(id) + ", pg_shoal.decide(" + quote(id.GID) + ", " + quote(id.secret) + ")"
 	case commit:
 		return "COMMIT"
 	case commitPrepared:
@@ -155,6 +160,9 @@ func statement(s step, id ID) string {
 	}
 	return "ROLLBACK"
 }
+
+// record records the part where it commits, for atomic reads.
+func record(id ID) string { return ", pg_shoal.mark(" + quote(id.GID) + ", " + id.nodes + ")" }
 
 // finishAsOwner completes a transaction that SET LOCAL ROLE had made another role's: that role
 // ended with the transaction, and PostgreSQL lets only the owner complete it.
