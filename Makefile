@@ -94,6 +94,10 @@ fuzz: ## Fuzz everything that reads bytes from outside, FUZZTIME for each target
 	done; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
+.PHONY: torture
+torture: install-postgres ## Kill, stop and crash parts of a cluster for minutes and look for lost or half transactions (ARGS="-time 30m -seed 7")
+	@$(GO) test $(RACE) -count=1 -v -timeout 0 -run TestTorture ./torture -args -time 5m $(ARGS)
+
 .PHONY: bench
 bench: install-postgres install-pgbouncer build ## Compare plain PostgreSQL, pgbouncer and pgshoal in interleaved rounds (ARGS="-rounds 5")
 	@$(GO) run ./bench $(ARGS)

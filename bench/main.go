@@ -20,6 +20,7 @@ type options struct {
 	rows     int
 	only     string
 	crowd    bool
+	transfer bool
 }
 
 func main() {
@@ -31,10 +32,15 @@ func main() {
 	flag.IntVar(&o.rows, "rows", 100000, "rows of the table")
 	flag.StringVar(&o.only, "only", "", "measure only workloads whose name contains this, e.g. select/prepared")
 	flag.BoolVar(&o.crowd, "crowd", true, "measure 5000 idle clients, and 200 active ones among them")
+	flag.BoolVar(&o.transfer, "transfer", false, "measure transactions over two nodes and atomic reads instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	work := run
+	if o.transfer {
+		work = runTransfers
+	}
+	if err := work(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
