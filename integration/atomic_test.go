@@ -151,7 +151,7 @@ func TestAtomicReadSettings(t *testing.T) {
 func TestAtomicReadWaitsForCommit(t *testing.T) {
 	setup := client(t)
 	a, b := accounts(t, setup, "atomic_wait", 30)
-	nodeA, nodeB := nodeOf(t, "atomic_wait", a), nodeOf(t, "atomic_wait", b)
+	nodeA, nodeB := nodeWith(t, "atomic_wait", a), nodeWith(t, "atomic_wait", b)
 	gid := twopc.NewID("testcluster", nodeA).GID
 	mark := fmt.Sprintf("SELECT pg_shoal.mark('%s', '{%s,%s}')", gid, nodeA, nodeB)
 	connA, connB := connect(t, shared().NodeDSN(nodeA)), connect(t, shared().NodeDSN(nodeB))

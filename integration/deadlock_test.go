@@ -33,8 +33,8 @@ func awaitLock(t *testing.T, node, text string) {
 	}
 }
 
-// nodeOf finds the node of a row behind the routers' back.
-func nodeOf(t *testing.T, table string, id int) (node string) {
+// nodeWith finds the node of a row behind the routers' back.
+func nodeWith(t *testing.T, table string, id int) (node string) {
 	t.Helper()
 	onNodes(t, shared(), "postgres", func(name string, conn *pgx.Conn) {
 		if ask(t, conn, "SELECT count(*) FROM "+table+" WHERE id = $1", id) == "1" {
@@ -65,11 +65,11 @@ func TestDeadlockOverNodes(t *testing.T) {
 			run(t, old, "BEGIN", add(a, 1))
 			run(t, young, "BEGIN", add(b, 1))
 			first := test.wait(old, add(b, 5), b)
-			awaitLock(t, nodeOf(t, "dead", b), "UPDATE dead")
+			awaitLock(t, nodeWith(t, "dead", b), "UPDATE dead")
 			began := time.Now()
 			second := test.wait(young, add(a, 5), a)
 			err := <-second
-			refused(t, err, "40P01", "deadlock detected", "on node "+nodeOf(t, "dead", a), "on node "+nodeOf(t, "dead", b), "UPDATE dead SET balance")
+			refused(t, err, "40P01", "deadlock detected", "on node "+nodeWith(t, "dead", a), "on node "+nodeWith(t, "dead", b), "UPDATE dead SET balance")
 			// The victim's locks are gone although its client has not said ROLLBACK yet.
 			if err := <-first; err != nil {
 				t.Fatalf("the other transaction failed too: %s", describe(err))
@@ -95,7 +95,7 @@ func TestDeadlockAfterSavepoint(t *testing.T) {
 	run(t, old, "BEGIN", add(a, 1))
 	run(t, young, "BEGIN", "SAVEPOINT s", add(b, 1))
 	first := later(t, old, add(b, 1))
-	awaitLock(t, nodeOf(t, "dead_save", b), "UPDATE dead_save")
+	awaitLock(t, nodeWith(t, "dead_save", b), "UPDATE dead_save")
 	fails(t, young, "40P01", add(a, 1))
 	if err := <-first; err != nil {
 		t.Fatal(describe(err))

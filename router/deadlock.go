@@ -31,7 +31,7 @@ const (
 
 // span is a session's transaction that has reached a second node. Guarded by the session's mutex.
 type span struct {
-	number uint64 // counts the session's spans
+	number uint64    // counts the session's spans
 	began  time.Time // zero between spans
 	gid    string    // once it commits
 }

@@ -38,7 +38,7 @@ type transaction struct {
 	setLocal   bool // SET LOCAL was used: the node tells the old values at the end
 	savepoints []savepoint
 	// committed is what the one node that wrote answered to COMMIT: notices and notifications too.
-	committed []byte
+	committed   []byte
 	consistency string // what SET LOCAL shoal.read_consistency chose
 	aligned     bool   // the snapshots of all nodes agree
 	// changed are the temporary tables and the like that a rollback takes away.

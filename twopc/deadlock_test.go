@@ -40,14 +40,14 @@ func TestDeadlockVictim(t *testing.T) {
 		{"several blockers", []Wait{wait("a", 11, "1/1", 77, 21), wait("b", 22, "2/1", 88, 12)}, "2/1"},
 	} {
 		g := NewLockGraph(spansOf("1/1", "2/1", "3/1"), test.waits)
-		found := ""
+		var found []string
 		for _, name := range []string{"1/1", "2/1", "3/1"} {
 			if g.Victim(name) != nil {
-				found += name
+				found = append(found, name)
 			}
 		}
-		if found != test.victim {
-			t.Errorf("%s: victim %q, want %q", test.name, found, test.victim)
+		if got := strings.Join(found, " "); got != test.victim {
+			t.Errorf("%s: victim %q, want %q", test.name, got, test.victim)
 		}
 	}
 }

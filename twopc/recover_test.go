@@ -157,7 +157,9 @@ func testForget(t *testing.T, c *testNodes) {
 	late := c.begin(t, "app", "", "n1", "n2")
 
 	m := newMemory(0, 0, 0)
-	seen := func(gid string) int { return len(c.ask("n1", "app", "SELECT FROM pg_shoal.seen WHERE gid = "+quote(gid))) }
+	seen := func(gid string) int {
+		return len(c.ask("n1", "app", "SELECT FROM pg_shoal.seen WHERE gid = "+quote(gid)))
+	}
 	forget := func() int {
 		t.Helper()
 		n, err := m.forget(t.Context(), c, testCluster, c.names)
