@@ -167,7 +167,7 @@ func TestAtomicReadWaitsForCommit(t *testing.T) {
 	watch := connect(t, shared().NodeDSN(nodeB))
 	seen := map[string]bool{}
 	for len(seen) < 3 {
-		for _, start := range strings.Fields(ask(t, watch, "SELECT extract(epoch FROM xact_start) FROM pg_stat_activity WHERE strpos(query, 'pg_shoal.seen') > 0 AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")) {
+		for start := range strings.FieldsSeq(ask(t, watch, "SELECT extract(epoch FROM xact_start) FROM pg_stat_activity WHERE strpos(query, 'pg_shoal.seen') > 0 AND pid <> pg_backend_pid() AND xact_start IS NOT NULL")) {
 			seen[start] = true
 		}
 	}

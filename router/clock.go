@@ -24,6 +24,7 @@ type clock struct {
 func (s *session) begin(ctx context.Context, text []byte, prepared bool) context.Context {
 	s.clock = clock{running: true, started: s.router.age(), text: text, nodes: s.clock.nodes[:0]}
 	s.since.Store(int64(s.clock.started))
+	s.victim.Store(nil) // of a statement that was over before it could be cancelled
 	ctx, s.clock.end = s.router.cfg.Tracer.Statement(ctx, TracedStatement{
 		Text: text, Prepared: prepared, User: s.user, Database: s.database,
 	})

@@ -53,6 +53,7 @@ func (s *session) endSpan() {
 // spanning is a span that has waited long enough to be looked at.
 type spanning struct {
 	session     *session
+	since       int64 // when the statement that waits began
 	transaction string
 	began       int64
 	gid         string
@@ -70,7 +71,7 @@ func (s *session) waiting(age time.Duration) (spanning, bool) {
 	if len(s.running) < 2 || s.span.began.IsZero() {
 		return spanning{}, false
 	}
-	w := spanning{session: s, transaction: s.spanName(), began: s.span.began.UnixNano(), gid: s.span.gid, pids: map[string]uint32{}}
+	w := spanning{session: s, since: since, transaction: s.spanName(), began: s.span.began.UnixNano(), gid: s.span.gid, pids: map[string]uint32{}}
 	for _, c := range s.running {
 		if !c.Key.Replica {
 			w.pids[c.Key.Node] = c.PID
@@ -123,7 +124,7 @@ func (r *Router) breakDeadlocks(ctx context.Context, list []spanning, before map
 		case found == nil:
 		case found.Same(before[w.transaction]):
 			r.log.Info("deadlock over several nodes", "victim", w.transaction, "user", w.session.user, "detail", found.Detail(w.session.user))
-			w.session.cancelVictim(ctx, w.transaction, found)
+			w.session.cancelVictim(ctx, w, found)
 		default:
 			seen[w.transaction] = found
 		}
@@ -205,12 +206,12 @@ func readWait(node string, row [][]byte) twopc.Wait {
 }
 
 // cancelVictim ends the statement of a span that is still waiting; the client gets PostgreSQL's error for a deadlock.
-func (s *session) cancelVictim(ctx context.Context, transaction string, d *twopc.Deadlock) {
+func (s *session) cancelVictim(ctx context.Context, w spanning, d *twopc.Deadlock) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spanName() != transaction || s.since.Load() == 0 {
+	if s.spanName() != w.transaction || s.since.Load() != w.since {
 		return
 	}
 	s.victim.Store(pgwire.Errorf("40P01", "deadlock detected").WithDetail("%s", d.Detail(s.user)).
