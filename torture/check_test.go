@@ -30,6 +30,28 @@ func awaitSettled(t *testing.T, s status) time.Duration {
 	}
 }
 
+// watchPrepared follows what is prepared on a node until the context ends, and returns the greatest age that it saw. While
+// parts are down this includes the time that they are.
+func watchPrepared(ctx context.Context, dsn string) (longest time.Duration) {
+	var conn *pgx.Conn
+	for pause(ctx, 100*time.Millisecond) {
+		if conn == nil || conn.IsClosed() {
+			var err error
+			if conn, err = connect(ctx, dsn); err != nil {
+				continue
+			}
+		}
+		var seconds float64
+		if err := conn.QueryRow(ctx, "SELECT coalesce(extract(epoch FROM max(now() - prepared)), 0)::float8 FROM pg_prepared_xacts").Scan(&seconds); err == nil {
+			longest = max(longest, time.Duration(seconds*float64(time.Second)))
+		}
+	}
+	if conn != nil {
+		closeSoon(conn)
+	}
+	return longest
+}
+
 // onNodes asks the nodes behind the router's back.
 func onNodes(t *testing.T, s status, f func(*pgx.Conn)) {
 	t.Helper()

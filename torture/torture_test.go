@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,8 @@ func TestTorture(t *testing.T) {
 		t.Skip("kills clusters for seconds")
 	}
 	c := startCluster(t)
-	router := c.awaitHealthy().Routers[0].DSN
+	start := c.awaitHealthy()
+	router := start.Routers[0].DSN
 	execute(t, router, "CREATE TABLE account (id bigint PRIMARY KEY, balance int NOT NULL)",
 		fmt.Sprintf("INSERT INTO account SELECT i, %d FROM generate_series(1, %d) i", balance, accounts),
 		"CREATE TABLE entry (account bigint NOT NULL, transfer bigint NOT NULL, amount int NOT NULL)",
@@ -49,6 +51,10 @@ func TestTorture(t *testing.T) {
 		group.Go(func() { all.work(ctx, router, w) })
 	}
 	group.Go(func() { reads.watch(ctx, router) })
+	longest := make([]time.Duration, len(start.Nodes))
+	for i, n := range start.Nodes {
+		group.Go(func() { longest[i] = watchPrepared(ctx, n.DSN) })
+	}
 	done := c.faults(ctx, rand.New(rand.NewPCG(*seed, 0)))
 	group.Wait()
 	healthy := c.awaitHealthy()
@@ -57,7 +63,9 @@ func TestTorture(t *testing.T) {
 	t.Logf("faults: %v", done)
 	t.Logf("transfers: %v", &all)
 	t.Logf("atomic sums: %d right, %d wrong, %d not answered", reads.right, reads.wrong, reads.errors)
-	t.Logf("lost %d, duplicated %d, half %d; all settled %v after the last fault", problems.lost, problems.doubled, problems.half, settled)
+	t.Logf("lost %d, duplicated %d, half %d", problems.lost, problems.doubled, problems.half)
+	t.Logf("longest time prepared %v (nodes and controllers that were down included); all settled %v after everything was up again",
+		slices.Max(longest).Round(time.Millisecond), settled.Round(time.Millisecond))
 	if all.count(committed) == 0 {
 		t.Error("no transfer was committed: nothing was tested")
 	}
