@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,12 @@ type spreadRun struct {
 // spread runs a statement over several nodes. The row description goes along unless the protocol has its own place for it.
 func (s *session) spread(ctx context.Context, st *plannedStatement, args arguments, describe bool) error {
 	run, err := s.beginSpread(ctx, st, st.plan.Exchange, args)
+	for errors.Is(err, errOtherEpoch) { // the map has changed since it was planned
+		if st, err = s.planSpread(ctx, st, args.types); err != nil {
+			return err
+		}
+		run, err = s.beginSpread(ctx, st, st.plan.Exchange, args)
+	}
 	if err != nil {
 		return err
 	}
@@ -110,6 +117,31 @@ func (s *session) lastStep(ctx context.Context, st *plannedStatement, run *sprea
 	return s.tidy(ctx, run, p, st.class == analyze.Declare, extra == nil)
 }
 
+// errOtherEpoch is a plan that was made under another map. It comes with what a client is told where nothing else can be done.
+var errOtherEpoch = errors.New("planned under another map")
+
+// planSpread plans a statement over several nodes again under the current map.
+func (s *session) planSpread(ctx context.Context, st *plannedStatement, params []uint32) (*plannedStatement, error) {
+	stmts, err := analyze.Parse(st.text)
+	if err != nil || len(stmts) != 1 {
+		return nil, errStale()
+	}
+	entry, _, err := s.planStatements(ctx, s.router.view.Load(), stmts, params, false)
+	if err != nil {
+		return nil, err
+	}
+	again := &entry.statements[0]
+	switch {
+	case again.err != nil:
+		return nil, again.err
+	case again.plan != nil && again.plan.Kind == plan.Spread:
+		return again, nil
+	case again.plan != nil && again.plan.Kind == plan.Route: // its values decide, and they led to several nodes
+		return s.severalNodes(ctx, again, again.text, params, &exec.SeveralNodes{})
+	}
+	return nil, errStale()
+}
+
 // beginSpread enters the tables and computes what all fragments share.
 func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan.Exchange, args arguments) (*spreadRun, error) {
 	if s.txn.failed {
@@ -120,7 +152,7 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 		return nil, err
 	}
 	if v.m.Epoch != st.plan.Epoch && !s.schemaChanged {
-		return nil, errStale()
+		return nil, fmt.Errorf("%w: %w", errOtherEpoch, errStale())
 	}
 	if err := s.cutsSafely(e); err != nil {
 		return nil, err
