@@ -33,10 +33,11 @@ func busy(t testing.TB, c *cluster.Cluster, routers int) string {
 		}
 	}
 	onNodes(t, c, "postgres", func(node string, conn *pgx.Conn) {
-		got := ask(t, conn, `SELECT count(*), count(*) FILTER (WHERE state <> 'idle'), (SELECT count(*) FROM pg_prepared_xacts)
-			FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> $1`, cluster.TestName)
-		if want := fmt.Sprintf("%d|0|0", idle[node]); got != want {
-			why = append(why, fmt.Sprintf("%s: connections, those at work and prepared transactions are %s, not %s", node, got, want))
+		// A pool may have a connection that its server has ended: it notices when it uses it next.
+		got := ask(t, conn, `SELECT greatest(count(*) - $2::int, 0), count(*) FILTER (WHERE state <> 'idle'), (SELECT count(*) FROM pg_prepared_xacts)
+			FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> $1`, cluster.TestName, idle[node])
+		if got != "0|0|0" {
+			why = append(why, fmt.Sprintf("%s: connections beyond the pools' %d, those at work and prepared transactions are %s", node, idle[node], got))
 		}
 	})
 	return strings.Join(why, "\n")
