@@ -84,8 +84,13 @@ func (s *session) describeAtHome(ctx context.Context, p *prepared, stmts []*anal
 		return nil, nil, err
 	}
 	defer done()
+	return describeOn(conn, p.onWire(conn), p.oids)
+}
+
+// describeOn asks a node for a text's ParameterDescription and its RowDescription or NoData, and for the types in the former.
+func describeOn(conn *pool.Conn, text string, types []uint32) (described []byte, params []uint32, err error) {
 	out := conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", p.onWire(conn), p.oids)
+	buf := pgwire.AppendParse(*out, "", text, types)
 	buf = pgwire.AppendDescribe(buf, pgwire.Statement, "")
 	*out = pgwire.AppendSync(buf)
 	if err := conn.Stream.Flush(); err != nil {

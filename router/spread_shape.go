@@ -55,7 +55,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 	shape := &spreadShape{}
 	if st.class == analyze.Query {
 		// A write without RETURNING has no rows.
-		if _, shape.rows, err = describeOn(conn, st.text, own); err != nil {
+		if shape.rows, err = describeRows(conn, st.text, own); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +65,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		if e.CopyEach {
 			break
 		}
-		_, rows, err := describeOn(conn, f.Text, types)
+		rows, err := describeRows(conn, f.Text, types)
 		if err != nil {
 			return nil, err
 		}
@@ -192,38 +192,11 @@ func columnTypes(ctx context.Context, conn *pool.Conn, text string, names []stri
 	return list, nil
 }
 
-// describeOn asks for a text's parameters and row description.
-func describeOn(conn *pool.Conn, text string, types []uint32) (params []uint32, rows []byte, err error) {
-	out := conn.Stream.Out()
-	*out = pgwire.AppendParse(*out, "", conn.Wire(text), types)
-	*out = pgwire.AppendDescribe(*out, pgwire.Statement, "")
-	*out = pgwire.AppendSync(*out)
-	if err := conn.Stream.Flush(); err != nil {
-		conn.Broken = true
-		return nil, nil, lostNode(conn.Key.Node)
+// describeRows asks for the row description of a text of the router's own; nil when it has no rows.
+func describeRows(conn *pool.Conn, text string, types []uint32) ([]byte, error) {
+	described, _, err := describeOn(conn, conn.Wire(text), types)
+	if rows := rowsOf(described); err == nil && len(rows) > 0 && rows[0] == 'T' {
+		return rows, nil
 	}
-	var failure *pgwire.Error
-	for {
-		typ, msg, err := conn.Stream.Next()
-		if err != nil {
-			conn.Broken = true
-			return nil, nil, lostNode(conn.Key.Node)
-		}
-		switch typ {
-		case 't':
-			params = parameterTypes(msg)
-		case 'T':
-			rows = append(rows, msg...)
-		case 'E':
-			failure = pgwire.ParseError(msg)
-		case 'S':
-			conn.ParameterStatus(msg)
-		case 'Z':
-			conn.TxStatus = pgwire.ReadyStatus(msg)
-			if failure != nil {
-				return nil, nil, failure
-			}
-			return params, rows, nil
-		}
-	}
+	return nil, err
 }
