@@ -208,3 +208,41 @@ func TestQueryWithoutSync(t *testing.T) {
 	}
 	expect(t, conn, "1", "SELECT count(*) FROM unsynced")
 }
+
+// Statements of all kinds go on while others change the map: what has not begun is planned again.
+func TestMapChangesAlongside(t *testing.T) {
+	t.Parallel()
+	conn, ddl := client(t), client(t)
+	spreadTables(t, conn, "sp_map")
+	run(t, conn, "CREATE TABLE sp_map_c (id bigint PRIMARY KEY, grp int, name text)",
+		"SELECT create_distributed_table('sp_map_c', 'id')",
+		"PREPARE sp_map_p (bigint) AS SELECT count(*) FROM sp_map_a WHERE id IN ($1, $1 + 1, abs($1))")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := range 12 {
+			name := fmt.Sprint("sp_map_x", i)
+			for _, sql := range []string{"CREATE TABLE " + name + " (id bigint PRIMARY KEY)", "SELECT create_distributed_table('" + name + "', 'id')", "DROP TABLE " + name} {
+				if _, err := ddl.Exec(t.Context(), sql); err != nil {
+					t.Errorf("%s: %v", sql, err)
+				}
+			}
+		}
+	}()
+	defer func() { <-ended }()
+	for going, i := true, 0; going; i++ {
+		select {
+		case <-ended:
+			going = false
+		default:
+		}
+		run(t, conn, "INSERT INTO sp_map_c SELECT id, grp, name FROM sp_map_a WHERE grp = "+fmt.Sprint(i%7)+" ORDER BY name LIMIT 500")
+		expect(t, conn, "500", "SELECT count(*) FROM sp_map_c")
+		if _, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader("-1\t1\tx\n-2\t2\ty\n"), "COPY sp_map_c FROM STDIN"); err != nil {
+			t.Fatal("COPY: ", err)
+		}
+		run(t, conn, "UPDATE sp_map_c SET grp = 0 WHERE id = -1; SELECT count(*) FROM sp_map_c WHERE id < 0")
+		expect(t, conn, "2", "EXECUTE sp_map_p(7)")
+		run(t, conn, "EXPLAIN (ANALYZE, COSTS OFF) SELECT a.id FROM sp_map_a a JOIN sp_map_b b ON b.a_name = a.name", "TRUNCATE sp_map_c")
+	}
+}

@@ -45,7 +45,7 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 		return 0, err
 	}
 	if m.Epoch != st.plan.Epoch && !s.schemaChanged {
-		return 0, errStale()
+		return 0, errOtherEpoch
 	}
 	c := st.plan.Copy
 	splitter, encoding, err := s.splitter(c)

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -20,7 +21,7 @@ import (
 func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte) error {
 	st, err := s.current(ctx, entry, i)
 	if err == nil {
-		err = s.run(ctx, st, raw)
+		err = s.runPlanned(ctx, st, raw)
 	}
 	if err != nil {
 		return s.failedIn(ctx, []byte(entry.statements[i].text), err)
@@ -48,6 +49,32 @@ func (s *session) current(ctx context.Context, entry *planned, i int) (*plannedS
 		return nil, err
 	}
 	return &fresh.statements[0], nil
+}
+
+// runPlanned runs a statement, with a new plan if the map changes before it has begun.
+func (s *session) runPlanned(ctx context.Context, st *plannedStatement, raw []byte) error {
+	for {
+		err := s.run(ctx, st, raw)
+		if !errors.Is(err, errOtherEpoch) {
+			return err
+		}
+		if st, err = s.planAgain(ctx, st, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// planAgain plans a statement under the current map.
+func (s *session) planAgain(ctx context.Context, st *plannedStatement, params []uint32) (*plannedStatement, error) {
+	stmts, err := analyze.Parse(st.text)
+	if err != nil || len(stmts) != 1 {
+		return nil, errStale()
+	}
+	entry, _, err := s.planStatements(ctx, s.router.view.Load(), stmts, params, false)
+	if err != nil {
+		return nil, err
+	}
+	return &entry.statements[0], entry.statements[0].err
 }
 
 // run executes one statement; its errors are for the client unless they end the session.
@@ -93,7 +120,7 @@ func (s *session) routeOne(ctx context.Context, st *plannedStatement, raw []byte
 		return s.spread(ctx, st, arguments{}, true)
 	}
 	if fresh {
-		return errStale()
+		return errOtherEpoch
 	}
 	p, err := s.participant(ctx, node)
 	if err != nil {
@@ -125,8 +152,11 @@ func (s *session) routeOne(ctx context.Context, st *plannedStatement, raw []byte
 	return nil
 }
 
-// errStale is a change of the map between the planning of a text with several statements and the
-// execution of one of them.
+// errOtherEpoch is a plan that was made under another map than the one the statement entered. Nothing has been sent
+// yet, so that the statement is planned again.
+var errOtherEpoch = fmt.Errorf("planned under another map: %w", errStale())
+
+// errStale is a change of the map that a statement under way cannot follow.
 func errStale() *pgwire.Error {
 	return pgwire.Errorf("40001", "the map changed while the statement was under way").
 		WithHint("Run the transaction again.")
@@ -191,7 +221,7 @@ func (s *session) rewritten(ctx context.Context, st *plannedStatement) error {
 		return s.spread(ctx, st, arguments{computed: &computedValues{rw.Eval, values, types}}, true)
 	}
 	if fresh {
-		return errStale()
+		return errOtherEpoch
 	}
 	return s.sendParams(ctx, st, node, rw.Text, types, values)
 }

@@ -328,7 +328,7 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 		s.raw = []byte(po.stmt.raw)
 	}
 	mark := len(*s.client.Out())
-	if err := s.run(ctx, st, nil); err != nil {
+	if err := s.runPlanned(ctx, st, nil); err != nil {
 		return err
 	}
 	s.stripDescription(mark)
@@ -357,6 +357,12 @@ func (s *session) storePortal(ctx context.Context, po *portal, name string) erro
 		}
 	}
 	run, err := s.beginSpread(ctx, po.spread, stored, po.args)
+	if errors.Is(err, errOtherEpoch) {
+		if po.spread, err = s.planSpread(ctx, po.spread, po.args.types); err != nil {
+			return err
+		}
+		return s.storePortal(ctx, po, name)
+	}
 	if err != nil {
 		return err
 	}

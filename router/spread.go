@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,23 +116,12 @@ func (s *session) lastStep(ctx context.Context, st *plannedStatement, run *sprea
 	return s.tidy(ctx, run, p, st.class == analyze.Declare, extra == nil)
 }
 
-// errOtherEpoch is a plan that was made under another map. It comes with what a client is told where nothing else can be done.
-var errOtherEpoch = errors.New("planned under another map")
-
 // planSpread plans a statement over several nodes again under the current map.
 func (s *session) planSpread(ctx context.Context, st *plannedStatement, params []uint32) (*plannedStatement, error) {
-	stmts, err := analyze.Parse(st.text)
-	if err != nil || len(stmts) != 1 {
-		return nil, errStale()
-	}
-	entry, _, err := s.planStatements(ctx, s.router.view.Load(), stmts, params, false)
-	if err != nil {
-		return nil, err
-	}
-	again := &entry.statements[0]
+	again, err := s.planAgain(ctx, st, params)
 	switch {
-	case again.err != nil:
-		return nil, again.err
+	case err != nil:
+		return nil, err
 	case again.plan != nil && again.plan.Kind == plan.Spread:
 		return again, nil
 	case again.plan != nil && again.plan.Kind == plan.Route: // its values decide, and they led to several nodes
@@ -142,7 +130,7 @@ func (s *session) planSpread(ctx context.Context, st *plannedStatement, params [
 	return nil, errStale()
 }
 
-// beginSpread enters the tables and computes what all fragments share.
+// beginSpread enters the tables and prepares the execution.
 func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan.Exchange, args arguments) (*spreadRun, error) {
 	if s.txn.failed {
 		return nil, errAborted()
@@ -152,12 +140,18 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 		return nil, err
 	}
 	if v.m.Epoch != st.plan.Epoch && !s.schemaChanged {
-		return nil, fmt.Errorf("%w: %w", errOtherEpoch, errStale())
+		return nil, errOtherEpoch
 	}
-	if err := s.cutsSafely(e); err != nil {
+	return s.prepareSpread(ctx, st, v.m, e, args)
+}
+
+// prepareSpread computes what all fragments share.
+func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *keyspace.Map, e *plan.Exchange, args arguments) (*spreadRun, error) {
+	err := s.cutsSafely(e)
+	if err != nil {
 		return nil, err
 	}
-	run := &spreadRun{e: e, m: v.m, arguments: args, limit: s.exchangeLimit(), session: s}
+	run := &spreadRun{e: e, m: m, arguments: args, limit: s.exchangeLimit(), session: s}
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]

@@ -16,7 +16,7 @@ const feedRows = 5000
 // feed runs a write whose rows are computed first: they are stored on the home node and given to their nodes in portions.
 func (s *session) feed(ctx context.Context, st *plannedStatement, r *spreadRun) error {
 	f := r.e.Feed
-	inner, err := s.beginSpread(ctx, st, f.Query, r.arguments)
+	inner, err := s.prepareSpread(ctx, st, r.m, f.Query, r.arguments)
 	if err != nil {
 		return err
 	}

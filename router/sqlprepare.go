@@ -239,14 +239,14 @@ func (s *session) executeRoute(ctx context.Context, p *prepared, st *plannedStat
 		types = append(append([]uint32{}, types...), evaluatedTypes...)
 	}
 	node, fresh, err := s.route(ctx, st.plan, source)
+	if fresh {
+		return errOtherEpoch
+	}
 	if err != nil {
 		if st, err = s.severalNodes(ctx, st, p.text, p.entry.params, err); err != nil {
 			return err
 		}
 		return s.spread(ctx, st, arguments{types: slices.Clone(p.entry.params), values: values}, true)
-	}
-	if fresh {
-		return errStale()
 	}
 	return s.sendParams(ctx, st, node, text, types, values)
 }
