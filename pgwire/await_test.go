@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/pgshoal/pgshoal/ioloop"
 )
 
 // pair is two ends of a real TCP connection.
@@ -30,7 +32,7 @@ func pair(t *testing.T) (a, b *Stream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b = NewStream(c), NewStream(<-accepted)
+	a, b = NewStream(ioloop.Take(c)), NewStream(ioloop.Take(<-accepted))
 	t.Cleanup(func() { a.Conn.Close(); b.Conn.Close() })
 	return a, b
 }
@@ -52,7 +54,7 @@ func TestExchange(t *testing.T) {
 			failed <- err
 		}()
 		client.Append(question)
-		if err := client.Exchange(); err != nil {
+		if err := client.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		if _, msg, err := client.Next(); err != nil || !bytes.Equal(msg, answer) {
@@ -84,7 +86,7 @@ func TestExchangeManyTimes(t *testing.T) {
 	for i := range 20000 {
 		msg := message('Q', string(rune('a'+i%26)))
 		client.Append(msg)
-		if err := client.Exchange(); err != nil {
+		if err := client.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		if _, got, err := client.Next(); err != nil || !bytes.Equal(got, msg) {

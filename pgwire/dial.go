@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pgshoal/pgshoal/ioloop"
 )
 
 const (
@@ -129,7 +131,7 @@ func (cfg *DialConfig) connect(ctx context.Context) (net.Conn, error) {
 	if t, ok := conn.(*net.TCPConn); ok {
 		_ = t.SetNoDelay(true)
 	}
-	return conn, nil
+	return ioloop.Take(conn), nil
 }
 
 // startup does everything between the connected socket and the first ReadyForQuery.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"github.com/pgshoal/pgshoal/ioloop"
 )
 
 const (
@@ -29,18 +31,19 @@ var ErrMessageSize = errors.New("pgwire: invalid message length")
 // one may read while another writes.
 type Stream struct {
 	Conn net.Conn // not to be changed
+	// Socket is the loop's socket that Conn is or uses, nil if there is none.
+	Socket *ioloop.Conn
 
+	bare bool // Conn is Socket
 	buf  []byte
 	r, w int // unread bytes are buf[r:w]
 	out  []byte
-
-	raw rawSocket
 }
 
 // NewStream frames conn.
 func NewStream(conn net.Conn) *Stream {
 	s := &Stream{Conn: conn}
-	s.raw.open(s)
+	s.Socket, s.bare = socketOf(conn)
 	return s
 }
 
@@ -115,7 +118,7 @@ func (s *Stream) ReadFull(p []byte) error {
 func (s *Stream) need(n int) error {
 	for s.w-s.r < n {
 		s.makeRoom(s.room(n))
-		k, err := s.read(s.buf[s.w:])
+		k, err := s.Conn.Read(s.buf[s.w:])
 		s.w += k
 		if err != nil && s.w-s.r < n {
 			if errors.Is(err, io.EOF) && s.w > s.r {
@@ -191,7 +194,7 @@ func (s *Stream) Flush() error {
 	if len(s.out) == 0 {
 		return nil
 	}
-	_, err := s.write(s.out)
+	_, err := s.Conn.Write(s.out)
 	s.sent()
 	return err
 }
@@ -211,5 +214,5 @@ func (s *Stream) Write(b []byte) (int, error) {
 		s.Append(b)
 		return len(b), s.Flush()
 	}
-	return s.write(b)
+	return s.Conn.Write(b)
 }

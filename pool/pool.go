@@ -128,6 +128,21 @@ func (p *Pool) Acquire(ctx context.Context, key Key, creds Credentials) (*Conn, 
 	}
 }
 
+// TryAcquire is Acquire of a primary's idle connection that was used a moment ago; nil if there is none. It never waits.
+func (p *Pool) TryAcquire(key Key) *Conn {
+	k := (*p.pools.Load())[primaryKey{key.Node, key.Role, key.Database}]
+	if k == nil {
+		return nil
+	}
+	c, suspect := k.take(p.now())
+	if c != nil && suspect && !c.alive() {
+		c.Broken = true
+		p.Release(c)
+		return nil
+	}
+	return c
+}
+
 // Release gives a connection back. It is closed instead of kept when it is broken or spent, inside a
 // transaction, too old, or a replica's that was promoted.
 func (p *Pool) Release(c *Conn) {

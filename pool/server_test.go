@@ -23,7 +23,12 @@ import (
 
 var super = Key{Node: "n1", Role: "postgres", Database: "postgres"}
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain looks for goroutines that stay behind; the loop lives as long as the process.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/pgshoal/pgshoal/ioloop.(*loop).poll.func1"),
+		goleak.IgnoreAnyFunction("github.com/pgshoal/pgshoal/ioloop.(*loop).watch"))
+}
 
 // newPool makes a pool for one node at these addresses.
 func newPool(tb testing.TB, cfg Config, addresses ...string) *Pool {

@@ -151,6 +151,7 @@ type aligned struct {
 
 // alignAll takes the snapshots of a transaction on all nodes.
 func (s *session) alignAll(ctx context.Context) error {
+	s.task.Detach()
 	var nodes []string
 	for _, n := range s.router.view.Load().m.Nodes {
 		if n.State != keyspace.NodeJoining {

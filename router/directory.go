@@ -23,6 +23,10 @@ type directory struct {
 
 // Entry finds a directory's entry for a key; with assign an unknown key gets one.
 func (s *session) Entry(d *keyspace.Distribution, key []byte, assign bool) (uint64, bool, error) {
+	if entry, ok := s.router.directory.cache.get(d, key); ok {
+		return entry, true, nil
+	}
+	s.task.Detach()
 	return s.router.entry(context.Background(), d, key, assign)
 }
 

@@ -19,6 +19,9 @@ import (
 // execute runs one statement of a text in the simple protocol, without ReadyForQuery. It returns
 // only errors that end the session; all others have been told to the client.
 func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte) error {
+	if entry.statements[i].class != analyze.Begin {
+		s.task.Detach()
+	}
 	st, err := s.current(ctx, entry, i)
 	if err == nil {
 		err = s.runPlanned(ctx, st, raw)
@@ -503,6 +506,7 @@ func partly(st *plannedStatement, failed string, done, all []string, err error) 
 // collect reads a node's whole answer, without ReadyForQuery and without what only the extended
 // protocol has.
 func (s *session) collect(ctx context.Context, c *pool.Conn) ([]byte, error) {
+	s.task.Detach()
 	if err := c.Stream.Flush(); err != nil {
 		c.Broken = true
 		return nil, lostNode(c.Key.Node)
@@ -552,6 +556,7 @@ func (s *session) collect(ctx context.Context, c *pool.Conn) ([]byte, error) {
 // homeConnection gets a connection to the home node for a question: the transaction's own when it
 // sees more than others do.
 func (s *session) homeConnection(ctx context.Context) (*pool.Conn, func(), error) {
+	s.task.Detach()
 	if s.schemaChanged || s.hold != "" {
 		return s.homeInTransaction(ctx)
 	}
@@ -575,6 +580,7 @@ func (s *session) homeConnection(ctx context.Context) (*pool.Conn, func(), error
 
 // homeInTransaction is the home node's part in the transaction.
 func (s *session) homeInTransaction(ctx context.Context) (*pool.Conn, func(), error) {
+	s.task.Detach()
 	if s.txn.failed {
 		return nil, nil, errAborted()
 	}

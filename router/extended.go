@@ -301,6 +301,7 @@ const maxSegment = 32 << 10
 
 // executeOwn runs what is not just sent to one node.
 func (s *session) executeOwn(ctx context.Context, po *portal) error {
+	s.task.Detach()
 	if err := s.finishSegment(ctx); err != nil {
 		return err
 	}
@@ -348,6 +349,7 @@ func (s *session) storePortal(ctx context.Context, po *portal, name string) erro
 	if stored == nil || po.spread.class != analyze.Query {
 		return nil
 	}
+	s.task.Detach()
 	if err := s.finishSegment(ctx); err != nil {
 		return err
 	}

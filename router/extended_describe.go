@@ -22,6 +22,7 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 	if hit := s.findPrepared(p, v.m.Epoch); hit != nil {
 		return hit, nil
 	}
+	s.task.Detach()
 	s.router.plans.misses.Add(1)
 	stmts, err := analyze.Parse(p.text)
 	if err != nil {

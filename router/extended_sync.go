@@ -25,6 +25,7 @@ func (s *session) finishSegment(ctx context.Context) error {
 	if e.awaited == 0 {
 		return nil
 	}
+	s.task.Detach()
 	out := p.conn.Stream.Out()
 	*out = pgwire.AppendFlush(*out)
 	r := &s.relay
@@ -115,7 +116,7 @@ func (s *session) syncSegment(ctx context.Context, p *participant) error {
 	out := p.conn.Stream.Out()
 	*out = pgwire.AppendSync(*out)
 	s.relay.synced = true
-	failed, err := s.exchange(ctx, p)
+	failed, err := s.exchangeParked(ctx, p)
 	s.relay.synced = false
 	p.resync, p.inBatch = false, false
 	s.segmentOver(p, failed || err != nil)
@@ -163,6 +164,7 @@ func (s *session) unsynced(ctx context.Context) (ignore bool, err error) {
 }
 
 func (s *session) endBatch(ctx context.Context) error {
+	s.task.Detach()
 	for _, p := range s.txn.parts {
 		p.inBatch = false
 		if !p.resync || p.conn.Broken {

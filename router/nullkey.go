@@ -15,6 +15,7 @@ import (
 // withoutKey finds a node for a statement that gives a row no key. When the column is declared NOT NULL
 // the node that the other keys lead to refuses it, in PostgreSQL's own words; else the router does.
 func (s *session) withoutKey(ctx context.Context, v *view, p *plan.Plan, values exec.Values, cause error) (string, error) {
+	s.task.Detach()
 	var null *exec.NullKey
 	if !errors.As(cause, &null) {
 		return "", cause

@@ -127,6 +127,7 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 			return hit, nil
 		}
 	}
+	s.task.Detach()
 	s.router.plans.misses.Add(1)
 	stmts, err := analyze.Parse(string(text))
 	if err != nil {

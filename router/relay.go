@@ -172,6 +172,8 @@ func (s *session) answer(ctx context.Context, p *participant) (failed bool, err 
 			return r.failed, nil
 		}
 		r.copyIn = false
+		s.park(p, nil)
+		s.task.Detach()
 		if err := s.client.Flush(); err != nil {
 			p.conn.Broken = true
 			return true, errClientGone

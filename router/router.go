@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgshoal/pgshoal/ioloop"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/pool"
@@ -232,7 +233,12 @@ func (r *Router) accept(ctx context.Context) error {
 			}
 			return fmt.Errorf("accepting clients: %w", err)
 		}
-		r.work.Go(func() { r.serveClient(ctx, conn) })
+		conn = ioloop.Take(conn)
+		r.work.Add(1)
+		ioloop.Go(func(t *ioloop.Task) {
+			defer r.work.Done()
+			r.serveClient(ctx, conn, t)
+		})
 	}
 }
 

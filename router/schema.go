@@ -127,6 +127,7 @@ func (s *session) dropFence(ctx context.Context) {
 	if s.fenceID == "" {
 		return
 	}
+	s.task.Detach()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), schemaTimeout)
 	defer cancel()
 	id := s.fenceID

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/ioloop"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/pool"
 	"github.com/pgshoal/pgshoal/sqltext"
@@ -29,6 +30,7 @@ type session struct {
 	router       *Router
 	log          *slog.Logger
 	client       *pgwire.Stream
+	task         *ioloop.Task
 
 	user, database string
 	creds          pool.Credentials
@@ -99,7 +101,7 @@ func (a *atomicString) Load() string {
 var errClientGone = errors.New("the client is gone")
 
 // serveClient is the life of one client connection.
-func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
+func (r *Router) serveClient(ctx context.Context, conn net.Conn, task *ioloop.Task) {
 	defer conn.Close()
 	lv := r.live.Load()
 	// Twice the limit, as in PostgreSQL: cancel requests get through, and so does the news that it is full,
@@ -129,7 +131,7 @@ func (r *Router) serveClient(ctx context.Context, conn net.Conn) {
 		c.Fail(errTooMany())
 		return
 	}
-	s := &session{router: r, client: c.Stream, user: c.User, database: c.Database, log: r.log}
+	s := &session{router: r, client: c.Stream, user: c.User, database: c.Database, log: r.log, task: task}
 	if err := s.start(ctx, c, lv); err != nil {
 		r.measures.refuse(whyRefused(err))
 		c.Fail(err)
@@ -261,13 +263,18 @@ func (s *session) standardStrings() bool { return s.reported["standard_conformin
 
 // serve reads and answers messages until the client leaves.
 func (s *session) serve(ctx context.Context) error {
+	defer s.task.Detach()
 	for {
+		if !s.listening {
+			s.client.Socket.ParkReads(s.task)
+		}
 		if s.client.Buffered() == 0 {
 			if err := s.awaitClient(); err != nil {
 				return err
 			}
 		}
 		typ, msg, err := s.client.Next()
+		s.client.Socket.ParkReads(nil)
 		if s.terminated.Load() {
 			return s.farewell()
 		}
@@ -290,6 +297,7 @@ func (s *session) serve(ctx context.Context) error {
 			return errClientGone
 		case 'd', 'c', 'f': // the rest of a COPY that has failed already
 		case 'F':
+			s.task.Detach()
 			err = s.functionCall(ctx, msg)
 		default:
 			s.send(pgwire.Fatalf(pgwire.CodeProtocolViolation, "invalid frontend message type %d", typ))

@@ -189,6 +189,7 @@ func (s *session) resetAll(ctx context.Context, st *plannedStatement) error {
 
 // settingChanged notes a change that a statement made through set_config().
 func (s *session) settingChanged(ctx context.Context, p *participant, name string, local bool) {
+	s.task.Detach()
 	rows, err := p.conn.Query(ctx, "SELECT pg_catalog.current_setting("+plan.QuoteLiteral(name)+", true)")
 	if err != nil || rows[0][0] == nil {
 		s.keep("set_config")

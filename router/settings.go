@@ -91,10 +91,19 @@ func leavesTrace(c *pool.Conn, want *settingSet) bool {
 // acquire gets a server connection that serves the session as a fresh one would.
 func (s *session) acquire(ctx context.Context, node string) (*pool.Conn, error) {
 	if s.replica {
+		s.task.Detach()
 		if conn, err := s.acquireReplica(ctx, node); conn != nil || err != nil {
 			return conn, err
 		}
 	}
+	if conn := s.router.pool.TryAcquire(s.poolKey(node)); conn != nil {
+		if !leavesTrace(conn, s.settings) {
+			return conn, nil
+		}
+		conn.Broken = true
+		s.router.pool.Release(conn)
+	}
+	s.task.Detach()
 	for {
 		conn, err := s.router.pool.Acquire(ctx, s.poolKey(node), s.creds)
 		if err != nil || !leavesTrace(conn, s.settings) {
@@ -113,6 +122,7 @@ func (s *session) sync(ctx context.Context, c *pool.Conn) error {
 	}
 	sql := settingsSQL(have, s.settings)
 	if sql != "" {
+		s.task.Detach()
 		if err := c.Exec(ctx, sql); err != nil {
 			c.Settings = unknownSettings
 			return err

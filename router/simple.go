@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/ioloop"
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
@@ -84,6 +85,7 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 
 // simpleSpread runs a statement that turned out to need several nodes.
 func (s *session) simpleSpread(ctx context.Context, st *plannedStatement) error {
+	s.task.Detach()
 	s.count(plan.Spread, "")
 	if err := s.spread(ctx, st, arguments{}, true); err != nil {
 		if err = s.failed(ctx, err); err != nil {
@@ -129,7 +131,7 @@ func (s *session) forward(ctx context.Context, st *plannedStatement, node string
 	s.count(plan.Route, node)
 	p.wrote = p.wrote || st.plan.Writes
 	p.conn.Stream.Append(msg)
-	failed, err := s.exchange(ctx, p)
+	failed, err := s.exchangeParked(ctx, p)
 	if err != nil {
 		if err = s.failed(ctx, err); err != nil {
 			return err
@@ -148,11 +150,26 @@ func (s *session) forward(ctx context.Context, st *plannedStatement, node string
 
 // exchange sends what is pending to the node and relays its answer.
 func (s *session) exchange(ctx context.Context, p *participant) (failed bool, err error) {
-	if err := p.conn.Stream.Exchange(); err != nil {
+	if err := p.conn.Stream.Flush(); err != nil {
 		p.conn.Broken = true
 		return true, lostNode(p.node)
 	}
 	return s.answer(ctx, p)
+}
+
+// exchangeParked is exchange where the loop may go on with the session when the answer comes.
+func (s *session) exchangeParked(ctx context.Context, p *participant) (failed bool, err error) {
+	s.park(p, s.task)
+	failed, err = s.exchange(ctx, p)
+	s.park(p, nil)
+	return failed, err
+}
+
+func (s *session) park(p *participant, t *ioloop.Task) {
+	node := p.conn.Stream.Socket
+	node.ParkReads(t)
+	node.ParkWrites(t)
+	s.client.Socket.ParkWrites(t)
 }
 
 // statementOver gives connections back when no transaction is open.
@@ -253,6 +270,7 @@ func (s *session) Value(o *plan.Operand) (exec.Value, error) {
 // simpleMany runs several statements of one Query message: one transaction, unless they begin and
 // end transactions themselves.
 func (s *session) simpleMany(ctx context.Context, entry *planned, msg []byte) error {
+	s.task.Detach()
 	if node, ok := s.oneNode(ctx, entry); ok {
 		st := &plannedStatement{plan: &plan.Plan{Writes: true}}
 		return s.forward(ctx, st, node, msg)

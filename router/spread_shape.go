@@ -101,6 +101,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 // severalNodes plans a statement again whose values turned out to lead to several nodes. Text is the
 // statement's own: a plan for any literals has the text it was first made for.
 func (s *session) severalNodes(ctx context.Context, st *plannedStatement, text string, params []uint32, cause error) (*plannedStatement, error) {
+	s.task.Detach()
 	var several *exec.SeveralNodes
 	if !errors.As(cause, &several) {
 		return nil, cause

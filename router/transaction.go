@@ -181,6 +181,7 @@ func (s *session) flushPreamble(p *participant) error {
 	if p.preamble == 0 {
 		return nil
 	}
+	s.task.Detach()
 	if err := p.conn.Stream.Flush(); err != nil {
 		p.conn.Broken = true
 		return lostNode(p.node)
@@ -230,6 +231,7 @@ func (s *session) onAll(ctx context.Context, sql string) error {
 
 // commit ends the transaction on all nodes, or on none. It returns nil when it is durable.
 func (s *session) commit(ctx context.Context) error {
+	s.task.Detach()
 	t := &s.txn
 	if t.failed {
 		return s.rollback(ctx)
@@ -359,6 +361,7 @@ func (s *session) abort(ctx context.Context, cause error) error {
 
 // rollback ends the transaction without effect.
 func (s *session) rollback(ctx context.Context) error {
+	s.task.Detach()
 	for _, p := range s.txn.parts {
 		if p.began && !p.conn.Broken {
 			if s.flushPreamble(p) == nil {

@@ -130,6 +130,7 @@ func (s *session) enter(ctx context.Context, tables []uint32, epoch uint64) (*vi
 
 // awaitChange waits for the next view.
 func (s *session) awaitChange(ctx context.Context, v *view) error {
+	s.task.Detach()
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
 	select {
