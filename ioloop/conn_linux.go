@@ -17,6 +17,7 @@ import (
 type Conn struct {
 	loop          *loop
 	fd            int
+	number        int32 // tells sockets apart that have had the same descriptor
 	local, remote net.Addr
 	in, out       side
 	closing       sync.Once
@@ -266,7 +267,7 @@ func (c *Conn) room(more uint32) error {
 	if c.out.closed {
 		return net.ErrClosed
 	}
-	return c.loop.control(unix.EPOLL_CTL_MOD, c.fd, more)
+	return c.loop.control(unix.EPOLL_CTL_MOD, c, more)
 }
 
 // transfer is a system call that never blocks, so the scheduler needs not know of it.

@@ -19,6 +19,7 @@ type loop struct {
 
 	mu      sync.Mutex
 	conns   []*Conn // by file descriptor
+	taken   int32   // counts the sockets that came
 	ready   []*Task // to be resumed, in the order in which their sockets became ready
 	first   int     // ready[:first] are taken
 	pollers []*poller
@@ -116,8 +117,8 @@ func (l *loop) signal(events []unix.EpollEvent) {
 	defer l.mu.Unlock()
 	for _, e := range events {
 		c := l.conns[e.Fd]
-		if c == nil {
-			continue // closed meanwhile
+		if c == nil || c.number != e.Pad {
+			continue // closed meanwhile; another socket may have its descriptor
 		}
 		over := e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0
 		if e.Events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0 || over {
@@ -190,14 +191,18 @@ func (l *loop) add(c *Conn) error {
 		l.conns = append(l.conns, make([]*Conn, c.fd+64-len(l.conns))...)
 	}
 	l.conns[c.fd] = c
+	l.taken++
+	c.number = l.taken
 	l.mu.Unlock()
-	return l.control(unix.EPOLL_CTL_ADD, c.fd, 0)
+	return l.control(unix.EPOLL_CTL_ADD, c, 0)
 }
 
 // control says what to tell of a socket, besides what comes in. Unix sockets report room for output each time the other
 // side has read something, which nobody wants to know unless he waits for it.
-func (l *loop) control(op, fd int, more uint32) error {
-	return unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET | more, Fd: int32(fd)})
+func (l *loop) control(op int, c *Conn, more uint32) error {
+	return unix.EpollCtl(l.epoll, op, c.fd, &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET | more, Fd: int32(c.fd), Pad: c.number,
+	})
 }
 
 func (l *loop) remove(c *Conn) {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pair is two ends of a socket: the loop's, and the other one as Go has it.
@@ -320,4 +322,25 @@ func TestReplacedPollerPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-done
+}
+
+// News of a socket that was closed meanwhile does not reach the one that has its descriptor now.
+func TestStaleEvent(t *testing.T) {
+	for {
+		old, peer := pair(t, "unix")
+		event := unix.EpollEvent{Events: unix.EPOLLHUP | unix.EPOLLIN, Fd: int32(old.fd), Pad: old.number}
+		_ = old.Close()
+		_ = peer.Close()
+		c, _ := pair(t, "unix")
+		if c.fd != old.fd {
+			continue
+		}
+		process().signal([]unix.EpollEvent{event})
+		c.in.mu.Lock()
+		defer c.in.mu.Unlock()
+		if c.in.over || c.out.over {
+			t.Error("a new socket has got the end of an old one")
+		}
+		return
+	}
 }
