@@ -590,7 +590,7 @@ BEGIN
     WHERE w.rulename <> '_RETURN';
     IF FOUND THEN
         RAISE EXCEPTION 'rules on distributed or reference table % are not supported', r.rel
-            USING ERRCODE = 'feature_not_supported';
+            USING ERRCODE = 'feature_not_supported', HINT = 'Drop the rule, or do its work in the application.';
     END IF;
 
     PERFORM pg_shoal.check_hidden_sql();
@@ -604,6 +604,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     r record;
+    gap text := '(\s|/\*([^*]|\*[^/])*\*/|--[^\n]*\n)*'; -- between two words
 BEGIN
     SELECT p.polname, p.polrelid::regclass AS rel INTO r
     FROM pg_policy p
@@ -611,7 +612,7 @@ BEGIN
     WHERE concat_ws(' ', pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid)) ~* '\mselect\M';
     IF FOUND THEN
         RAISE EXCEPTION 'policy % of table % reads other rows, which may be on other nodes', quote_ident(r.polname), r.rel
-            USING ERRCODE = 'feature_not_supported';
+            USING ERRCODE = 'feature_not_supported', HINT = 'Use columns of the row and settings only.';
     END IF;
 
     SELECT t.tgname, t.tgrelid::regclass AS rel, f.proname INTO r
@@ -621,9 +622,13 @@ BEGIN
     JOIN pg_language l ON l.oid = f.prolang
     WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND (
         l.lanname NOT IN ('plpgsql')
-        OR f.prosrc ~* '\m(select|insert|update|delete|merge|execute|perform|truncate|copy|call)\M'
+        OR f.prosrc ~* '\m(select|insert|update|delete|merge|execute|perform|truncate|copy|call|table|with|open|fetch|foreach)\M|\mu&"'
+        -- It may give the row another key: by assigning to it or to the row, or by returning another row.
+        OR f.prosrc ~* ('\mnew"?' || gap || ':?=')
         OR EXISTS (SELECT FROM pg_attribute k WHERE k.attrelid = s.relid AND k.attnum = ANY (s.key_columns)
-                   AND f.prosrc ~* ('\mnew\.\s*"?' || k.attname || '"?\s*:?='))
+                   AND f.prosrc ~* ('\mnew"?' || gap || '\.' || gap || '"?' || regexp_replace(k.attname, '(\W)', '\\\1', 'g') || '"?' || gap || ':?='))
+        OR (SELECT count(*) FROM regexp_matches(f.prosrc, '\mreturn\M', 'gi'))
+           <> (SELECT count(*) FROM regexp_matches(f.prosrc, '\mreturn' || gap || '\(?(new|old|null|coalesce\s*\(\s*(new|old)\s*,\s*(new|old)\s*\))\)?\s*;', 'gi'))
         OR s.kind = 'reference' AND f.prosrc ~* '\m(now|random|nextval|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|gen_random_uuid|uuid_generate\w*|current_\w+|localtime\w*)\M');
     IF FOUND THEN
         RAISE EXCEPTION 'trigger % of table % calls function %, which may do more than change other columns of its own row', quote_ident(r.tgname), r.rel, quote_ident(r.proname)

@@ -121,7 +121,7 @@ func (b *builder) read(r [][]byte) {
 		c.paths.server = string(r[1])
 	case 'd':
 		c.paths.set(f.yes(), string(r[1]), string(r[2]))
-	case 'e', 'q', 'u', 'f', 't', 'i', 'V', 'P', 'G':
+	case 'e', 'q', 'u', 'f', 't', 'i', 'V', 'P', 'G', 'h':
 		b.later = append(b.later, r)
 	}
 }
@@ -180,6 +180,10 @@ func (b *builder) readFunction(f fields, r [][]byte) {
 func (b *builder) readLater(r [][]byte) {
 	f := fields{r[0]}
 	kind := f.letter()
+	if kind == 'h' {
+		b.readHidden(f, r)
+		return
+	}
 	oid := f.oid()
 	if fn := b.catalog.procs[oid]; kind == 'P' && fn != nil {
 		fn.Source, fn.Unread = string(r[1]), r[1] == nil
@@ -222,6 +226,24 @@ func (b *builder) readLater(r [][]byte) {
 			t.Parent = parent.OID
 		}
 		parent.Children = append(parent.Children, t.OID)
+	}
+}
+
+// readHidden gives code that runs with something to what it runs with.
+func (b *builder) readHidden(f fields, r [][]byte) {
+	class, oid := f.letter(), f.oid()
+	h := Hidden{Policy: class == 'p', What: b.intern(r[1]), RunsSQL: f.yes(), Functions: f.oids(), Tables: f.oids()}
+	none := func(oid uint32) bool { return oid == 0 }
+	h.Functions, h.Tables = slices.DeleteFunc(h.Functions, none), slices.DeleteFunc(h.Tables, none)
+	switch t := b.catalog.tables[oid]; {
+	case class == 'F':
+		if fn := b.catalog.procs[oid]; fn != nil {
+			fn.Calls, fn.RunsSQL = h.Functions, h.RunsSQL
+		}
+	case class == 'y':
+		b.catalog.hidden = append(b.catalog.hidden, h)
+	case t != nil:
+		t.Hidden = append(t.Hidden, h)
 	}
 }
 

@@ -84,6 +84,8 @@ type Table struct {
 	ForeignKeys  []ForeignKey // from this table
 	ReferencedBy []ForeignKey // from other tables, or this one, to this table
 	Triggers     []Trigger
+	// Hidden is code that runs with reads (policies) or writes (everything else) of the table.
+	Hidden []Hidden
 }
 
 // Column is one column of a table; dropped ones are not listed.
@@ -139,6 +141,15 @@ type Trigger struct {
 	Enabled  byte // pg_trigger.tgenabled
 }
 
+// Hidden is code that runs with something else than its own call.
+type Hidden struct {
+	Policy    bool
+	What      string   // in words: constraint c on table t
+	Functions []uint32 // made by users, that it calls
+	Tables    []uint32 // that a policy reads
+	RunsSQL   bool     // it calls a function of the server that runs SQL given as a string
+}
+
 // Function is one function, procedure or aggregate. For built-in ones (Builtin) a single Function
 // stands for all overloads of a name: only the name, kind and the worst volatility are known.
 type Function struct {
@@ -156,6 +167,9 @@ type Function struct {
 	Definer    bool // SECURITY DEFINER
 	Builtin    bool
 	Unread     bool // as in Table; only SQL-standard bodies
+	// Calls are functions that it depends on: those of an aggregate, of its arguments' defaults, of a SQL-standard body.
+	Calls   []uint32
+	RunsSQL bool // as in Hidden; in the defaults of arguments
 }
 
 // Operator is an operator that a user made, of a name that can restrict a key.
@@ -198,6 +212,7 @@ type Catalog struct {
 	rights    rights
 	operators map[string][]Operator
 	paths     searchPaths
+	hidden    []Hidden
 	derived   sync.Map // see Derived
 }
 
@@ -247,6 +262,9 @@ func (c *Catalog) BaseType(oid uint32) uint32 {
 // Operators returns the operators with a name that users made, for =, <, <=, >, >=, ~~ and ^@: where
 // one of them is visible, a condition may mean something else than it does for keys.
 func (c *Catalog) Operators(name string) []Operator { return c.operators[name] }
+
+// Hidden returns the code that may run with any statement: of casts, operators, types and event triggers.
+func (c *Catalog) Hidden() []Hidden { return c.hidden }
 
 // Column returns the index of the named column, or -1.
 func (t *Table) Column(name string) int {

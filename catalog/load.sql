@@ -95,7 +95,7 @@ GROUP BY n.nspname, p.proname
 SELECT concat_ws(' ', 'p', p.oid, p.prokind, p.provolatile, p.pronargdefaults, p.provariadic <> 0, p.proretset, p.prosecdef,
         replace(p.proargtypes::text, ' ', ',')),
     n.nspname, p.proname, l.lanname,
-    CASE WHEN l.lanname NOT IN ('c', 'internal') AND p.prokind <> 'a' AND p.prosqlbody IS NULL THEN p.prosrc END, NULL
+    CASE WHEN p.prokind <> 'a' AND p.prosqlbody IS NULL THEN p.prosrc END, NULL
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_language l ON l.oid = p.prolang
@@ -136,6 +136,58 @@ SELECT concat_ws(' ', 'o', p.oid, p.oprleft, p.oprright, p.oprcode::oid), n.nspn
 FROM pg_operator p
 JOIN pg_namespace n ON n.oid = p.oprnamespace
 WHERE p.oid {range} AND p.oprname IN ('=', '<', '<=', '>', '>=', '~~', '^@')
+
+-- part hidden
+-- Code that runs with something else than its own call: checks, generated columns, index expressions, policies and conditions of
+-- triggers with their table; casts, operators, support functions, types and event triggers with whatever uses them. Functions have
+-- those that they depend on (F): aggregates, defaults of arguments, SQL-standard bodies. What comes with the server is
+-- not in pg_depend, so functions of it that run SQL are found in the stored expression.
+SELECT concat_ws(' ', 'h', o.class, o.rel, e.runs,
+        coalesce(string_agg(DISTINCT d.function::text, ','), '0'), coalesce(string_agg(DISTINCT d.relation::text, ','), '0')),
+    pg_describe_object(o.classid, o.id, 0), NULL, NULL, NULL, NULL
+FROM (
+    SELECT 'k' AS class, k.conrelid AS rel, 'pg_constraint'::regclass AS classid, k.oid AS id, k.conbin::text AS expression
+    FROM pg_constraint k WHERE k.contype = 'c' AND k.conrelid {range}
+    UNION ALL
+    SELECT 'k', i.indrelid, 'pg_class'::regclass, i.indexrelid, concat(i.indexprs::text, i.indpred::text)
+    FROM pg_index i WHERE i.indrelid {range} AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+    UNION ALL
+    SELECT 'k', e.adrelid, 'pg_attrdef'::regclass, e.oid, e.adbin::text
+    FROM pg_attrdef e JOIN pg_attribute a ON a.attrelid = e.adrelid AND a.attnum = e.adnum WHERE a.attgenerated <> '' AND e.adrelid {range}
+    UNION ALL
+    SELECT 'k', g.tgrelid, 'pg_trigger'::regclass, g.oid, g.tgqual::text FROM pg_trigger g WHERE g.tgqual IS NOT NULL AND NOT g.tgisinternal
+    UNION ALL
+    SELECT 'p', p.polrelid, 'pg_policy'::regclass, p.oid, concat(p.polqual::text, p.polwithcheck::text) FROM pg_policy p
+    UNION ALL
+    SELECT 'y', 0, 'pg_constraint'::regclass, k.oid, k.conbin::text FROM pg_constraint k WHERE k.contype = 'c' AND k.contypid {range}
+    UNION ALL
+    SELECT 'y', 0, 'pg_type'::regclass, t.oid, t.typdefaultbin::text FROM pg_type t WHERE t.oid {range} AND t.typtype IN ('b', 'd', 'r')
+    UNION ALL
+    SELECT 'y', 0, 'pg_cast'::regclass, c.oid, NULL FROM pg_cast c WHERE c.oid {range}
+    UNION ALL
+    SELECT 'y', 0, 'pg_operator'::regclass, r.oid, NULL FROM pg_operator r WHERE r.oid {range}
+    UNION ALL
+    SELECT 'y', 0, 'pg_opclass'::regclass, c.oid, NULL FROM pg_opclass c WHERE c.oid {range}
+    UNION ALL
+    SELECT 'y', 0, 'pg_opfamily'::regclass, f.oid, NULL FROM pg_opfamily f
+    UNION ALL
+    SELECT 'y', 0, 'pg_amproc'::regclass, m.oid, NULL FROM pg_amproc m WHERE m.oid {range}
+    UNION ALL
+    SELECT 'y', 0, 'pg_event_trigger'::regclass, v.oid, NULL FROM pg_event_trigger v WHERE v.evtenabled <> 'D'
+    UNION ALL
+    SELECT 'F', f.oid, 'pg_proc'::regclass, f.oid, f.proargdefaults::text FROM pg_proc f WHERE f.oid {range}) o
+CROSS JOIN LATERAL (
+    SELECT coalesce(o.expression ~ (SELECT 'funcid (' || string_agg(q.oid::text, '|') || ') ' FROM pg_proc q
+        WHERE q.oid < 16384 AND q.proname ~ '^((query|table|schema|database)_to_xml|ts_stat$|ts_rewrite$)'), false) AS runs) e
+LEFT JOIN (
+    SELECT x.classid, x.objid,
+        CASE x.refclassid WHEN 'pg_proc'::regclass THEN x.refobjid WHEN 'pg_operator'::regclass THEN r.oprcode::oid END AS function,
+        CASE x.refclassid WHEN 'pg_class'::regclass THEN x.refobjid END AS relation
+    FROM pg_depend x
+    LEFT JOIN pg_operator r ON x.refclassid = 'pg_operator'::regclass AND r.oid = x.refobjid
+    WHERE x.refobjid {range}) d ON d.classid = o.classid AND d.objid = o.id AND (d.function {range} OR o.class = 'p' AND d.relation <> o.rel)
+GROUP BY o.class, o.rel, o.classid, o.id, e.runs
+HAVING count(d.objid) > 0 OR e.runs
 
 -- part setting
 SELECT concat_ws(' ', 'd', s.setdatabase <> 0), coalesce(r.rolname, ''), substr(v, length('search_path=') + 1), NULL, NULL, NULL

@@ -29,6 +29,7 @@ func (p *planner) copy(s *pg.CopyStmt) {
 		return
 	}
 	place := p.placed(t)
+	p.hiddenRead(t)
 	if s.IsFrom {
 		p.stored = append(p.stored, t)
 		p.expressions(&block{}, s.WhereClause)

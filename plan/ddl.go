@@ -26,7 +26,7 @@ func (p *planner) ddl(n *pg.Node) {
 		return
 	}
 	if temporary {
-		if p.temporaryOver(n, tables) {
+		if p.temporaryOver(n, tables) || p.temporaryHides(n, tables) {
 			return
 		}
 		if len(tables) > 0 && n.GetDropStmt() != nil {
@@ -48,6 +48,7 @@ func (p *planner) ddl(n *pg.Node) {
 	}
 	p.viewsOfDDL(n)
 	p.alterSpread(n, tables)
+	p.computesRows(n, tables)
 	p.moveToSchema(n, tables)
 	p.otherText(n)
 }
@@ -229,7 +230,7 @@ func (p *planner) viewsOfDDL(n *pg.Node) {
 		tables, _ := p.named(n)
 		for _, t := range tables {
 			if p.placed(t).placement != catalog.Local {
-				p.fail(refuse("", "rules on or over distributed and reference tables are not supported"))
+				p.fail(refuse("Do the rule's work in the application.", "rules on or over distributed and reference tables are not supported"))
 			}
 		}
 	}

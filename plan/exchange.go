@@ -220,7 +220,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 	x.inlineViews()
 	x.hoist()
 	top := p.query(x.root, nil)
-	p.checkRoutines(false)
+	p.checkRoutines(true)
 	if p.err != nil {
 		return nil, p.err
 	}

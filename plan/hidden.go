@@ -105,6 +105,7 @@ func (x *nameIndex) readSource(b *body, source string) []*catalog.Function {
 	words := strings.FieldsFunc(lower, func(r rune) bool { return !isWordRune(r) })
 	var called []*catalog.Function
 	b.settings = b.settings || changesSettings.MatchString(lower)
+	b.dynamic = b.dynamic || strings.Contains(lower, `u&"`) // a name that is spelled in another way
 	for i, w := range words {
 		switch {
 		case w == "execute" || runsSQL(w):
@@ -125,16 +126,22 @@ func (x *nameIndex) readSource(b *body, source string) []*catalog.Function {
 		called = append(called, x.functions[w]...)
 	}
 	for _, t := range x.oddTables {
-		if strings.Contains(lower, strings.ToLower(t.Name)) {
+		if mentions(lower, t.Name) {
 			b.tables, b.rows = append(b.tables, t), append(b.rows, t)
 		}
 	}
 	for _, f := range x.oddFuncs {
-		if strings.Contains(lower, strings.ToLower(f.Name)) {
+		if mentions(lower, f.Name) {
 			called = append(called, f)
 		}
 	}
 	return called
+}
+
+// mentions reports a text in lower case that has a name which is no single word, quotes doubled or not.
+func mentions(lower, name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(lower, name) || strings.Contains(lower, strings.ReplaceAll(name, `"`, `""`))
 }
 
 type bodyKey struct{ oid uint32 }
@@ -157,17 +164,39 @@ func (p *planner) readRoutine(root *catalog.Function) body {
 			continue
 		}
 		seen[f.OID] = true
+		for _, oid := range f.Calls {
+			if called := p.catalog.Function(oid); called != nil {
+				queue = append(queue, called)
+			}
+		}
+		b.dynamic = b.dynamic || f.RunsSQL
 		switch {
 		case runsSQL(strings.ToLower(f.Name)) || f.Unread:
 			b.dynamic = true
 		case f.Language == "c" || f.Language == "internal":
+			b.dynamic = b.dynamic || runsSQL(f.Source) // under a name of the user's
 		case f.Language != "sql" && f.Language != "plpgsql" && f.Kind != 'a':
 			b.dynamic = true // its language is not read here
 		default:
 			queue = append(queue, x.readSource(&b, f.Source)...)
 		}
 	}
-	slices.SortFunc(b.tables, func(a, c *catalog.Table) int { return int(int64(a.OID) - int64(c.OID)) })
-	b.tables = slices.Compact(b.tables)
+	b.tables = distinctTables(b.tables)
 	return b
+}
+
+func distinctTables(tables []*catalog.Table) []*catalog.Table {
+	slices.SortFunc(tables, func(a, c *catalog.Table) int { return int(int64(a.OID) - int64(c.OID)) })
+	return slices.Compact(tables)
+}
+
+// add makes b what both texts may do together.
+func (b *body) add(other *body) {
+	b.tables = distinctTables(slices.Concat(b.tables, other.tables))
+	b.rows = slices.Concat(b.rows, other.rows)
+	b.dynamic, b.ddl, b.writes = b.dynamic || other.dynamic, b.ddl || other.ddl, b.writes || other.writes
+	b.settings = b.settings || other.settings
+	if b.homeOnly == "" {
+		b.homeOnly = other.homeOnly
+	}
 }

@@ -78,6 +78,7 @@ type planner struct {
 	fixed        bool
 	homeOnly     string // a function whose effect is on the home node only
 	routines     []*catalog.Function
+	looked       map[hiddenUse]bool
 	exchanging   bool // several nodes are no reason to refuse
 	plan         *Plan
 	err          error

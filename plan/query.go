@@ -363,6 +363,7 @@ func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
 		return
 	}
 	r.table = t
+	p.hiddenRead(t)
 	if p.refs = append(p.refs, r); len(p.refs) > maxRefs {
 		p.fail(refuse("", "the statement uses too many tables"))
 	}
@@ -402,6 +403,14 @@ func (p *planner) expressions(b *block, nodes ...*pg.Node) {
 				return false
 			case *pg.FuncCall:
 				p.call(e)
+			case *pg.ColumnRef:
+				p.qualifiedColumn(b, e)
+			case *pg.A_Indirection:
+				for _, n := range e.Indirection {
+					if s := n.GetString_(); s != nil {
+						p.columnCall(s.Sval)
+					}
+				}
 			case *pg.SelectStmt:
 				p.selectBlock(e, b)
 				return false

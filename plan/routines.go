@@ -103,7 +103,7 @@ func (p *planner) checkRoutines(onNode bool) {
 		b := p.bodyOf(f)
 		p.checkAlone("function "+`"`+f.Name+`"`, b)
 		if spread || onNode {
-			p.checkBody("function "+`"`+f.Name+`"`, b, onNode)
+			p.checkBody("function "+`"`+f.Name+`"`, b, onNode || b.ddl)
 		}
 		if b.ddl && !onNode && p.plan.Kind == Route {
 			p.plan.Kind, p.plan.Schema, p.plan.Writes = Every, true, true
@@ -125,7 +125,10 @@ func (p *planner) notHome(name string) error {
 
 // checkBody refuses what works on rows that are not all where it runs.
 func (p *planner) checkBody(what string, b body, onNode bool) {
-	const hint = "Run the statements of its body directly."
+	hint := "Drop it, or have it use nothing but its own row and reference tables."
+	if strings.HasPrefix(what, "function ") || strings.HasPrefix(what, "the DO block") {
+		hint = "Run the statements of its body directly, or declare which key a function is for with create_distributed_function()."
+	}
 	if onNode && b.homeOnly != "" {
 		p.fail(p.notHome(b.homeOnly + " in " + what))
 		return
@@ -148,77 +151,33 @@ func (p *planner) checkBody(what string, b body, onNode bool) {
 			return
 		}
 	}
+	p.hiddenUses(&b)
 	if b.dynamic {
 		p.fail(refuse(hint, "%s builds SQL from strings or is not readable, so the tables it uses are not known", what))
 	}
 }
 
-// hiddenWrites checks what a write to a table sets off: triggers and rules. Those of distributed
-// and reference tables were checked when the tables became that.
-func (p *planner) hiddenWrites(t *catalog.Table) {
-	if t == nil || !p.spread() && !p.alone || p.placed(t).placement != catalog.Local {
-		return
-	}
-	if t.HasRules && !p.alone {
-		p.fail(refuse("Drop the rule.", "table %q has rules, which may use tables that are not on one node", t.Name))
-		return
-	}
-	for _, tr := range t.Triggers {
-		if f := p.catalog.Function(tr.Function); f != nil && tr.Enabled != 'D' {
-			b := p.bodyOf(f)
-			p.checkAlone("trigger "+`"`+tr.Name+`"`, b)
-			if !p.alone {
-				p.checkBody("trigger "+`"`+tr.Name+`"`, b, false)
-			}
-			p.touchTables(b.tables)
-		}
-	}
-}
-
 type defaultsKey struct{ oid uint32 }
 
-// defaultRoutines notes the routines that the defaults of a table call.
+// defaultRoutines notes the routines that the defaults of a table call, behind a view too.
 func (p *planner) defaultRoutines(t *catalog.Table) {
-	p.routines = append(p.routines, p.catalog.Derived(defaultsKey{t.OID}, func() any {
-		var called []*catalog.Function
-		for i := range t.Columns {
-			called = append(called, p.nameIndex().readSource(&body{}, t.Columns[i].Default)...)
-		}
-		return called
-	}).([]*catalog.Function)...)
+	p.routines = append(p.routines, p.defaultsOf(t)...)
 }
 
-// doBlock plans DO: a body that changes the schema runs on every node, one that works on rows
-// runs on the home node.
-func (p *planner) doBlock(d *pg.DoStmt) {
-	f := &catalog.Function{Name: "DO", Language: "plpgsql"}
-	for _, a := range d.Args {
-		switch e := a.GetDefElem(); e.GetDefname() {
-		case "as":
-			f.Source = e.GetArg().GetString_().GetSval()
-			if items := e.GetArg().GetList().GetItems(); f.Source == "" && len(items) > 0 {
-				f.Source = items[0].GetString_().GetSval()
-			}
-		case "language":
-			f.Language = strings.ToLower(e.GetArg().GetString_().GetSval())
+func (p *planner) defaultsOf(t *catalog.Table) []*catalog.Function {
+	return p.catalog.Derived(defaultsKey{t.OID}, func() any {
+		var called []*catalog.Function
+		tables := []*catalog.Table{t}
+		if t.Kind == catalog.KindView {
+			tables = p.writtenWith(t)
 		}
-	}
-	b := p.bodyOf(f)
-	p.plan.Kind, p.plan.Writes, p.fixed = Route, true, true
-	if b.settings {
-		p.plan.Hold = "DO block that may change settings"
-	}
-	p.touchTables(b.tables)
-	if b.ddl {
-		p.plan.Kind, p.plan.Schema = Every, true
-		// DDL names the tables it changes; what counts are those whose rows are used.
-		b.tables, b.dynamic = b.rows, false
-	}
-	p.checkAlone("the DO block", b)
-	if p.spread() {
-		b.writes = b.writes || b.ddl
-		p.checkBody("the DO block", b, false)
-	}
+		for _, t := range tables {
+			for i := range t.Columns {
+				called = append(called, p.nameIndex().readSource(&body{}, t.Columns[i].Default)...)
+			}
+		}
+		return called
+	}).([]*catalog.Function)
 }
 
 // touchTables adds tables whose fences concern the statement.

@@ -68,7 +68,7 @@ func (p *planner) everyIfSpread(n *pg.Node) {
 	p.touchTables(tables)
 	for _, t := range tables {
 		if n.GetTruncateStmt() != nil {
-			p.hiddenWrites(t)
+			p.hiddenTruncate(t, n.GetTruncateStmt().Behavior == pg.DropBehavior_DROP_CASCADE)
 		}
 		if p.placed(t).placement != catalog.Local || t.Kind == catalog.KindView && p.viewMatters(t) {
 			p.plan.Kind = Every
@@ -164,7 +164,7 @@ func (p *planner) refresh(s *pg.RefreshMatViewStmt) {
 		return
 	}
 	if tree := p.viewTree(t); tree != nil {
-		p.expressions(&block{}, tree)
+		p.query(tree, nil)
 		p.checkRoutines(false)
 	}
 }
@@ -186,5 +186,6 @@ func (p *planner) nodeWise(n *pg.Node) {
 		return
 	}
 	p.alterSpread(n, tables)
+	p.computesRows(n, tables)
 	p.plan.Kind, p.plan.Writes, p.plan.Schema = NodeByNode, true, true
 }

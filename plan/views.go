@@ -57,7 +57,7 @@ func (p *planner) viewReach(t *catalog.Table, depth int) reach {
 				continue
 			}
 			placement := p.placed(below).placement
-			r.distributed = r.distributed || placement == catalog.Distributed
+			r.distributed = r.distributed || placement == catalog.Distributed || p.policyReaches(below)
 			r.reference = r.reference || placement == catalog.Reference
 		}
 		for _, call := range analyze.Calls(tree) {

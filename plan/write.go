@@ -87,6 +87,9 @@ func (p *planner) assign(b *block, r, excluded *ref, targets []*pg.Node) {
 	change := rekey{values: map[int]Operand{}}
 	for _, n := range targets {
 		t := n.GetResTarget()
+		if r.table != nil && hasDefault(t) {
+			p.defaultRoutines(r.table)
+		}
 		for _, key := range p.keyColumns(r) {
 			if r.columnName(key.index) != t.Name {
 				continue
@@ -170,6 +173,9 @@ func (p *planner) mergeAction(b *block, r *ref, w *pg.MergeWhenClause) {
 
 func (p *planner) mergeInsert(b *block, r *ref, w *pg.MergeWhenClause) {
 	p.stored = append(p.stored, lockedTables([]*ref{r})...)
+	if r.table != nil {
+		p.defaultRoutines(r.table)
+	}
 	if r.body != nil {
 		p.fail(refuse("Write to the table behind the view.", "MERGE that inserts through a view of a distributed table is not supported"))
 		return

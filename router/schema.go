@@ -15,6 +15,7 @@ import (
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
 	"github.com/pgshoal/pgshoal/topo"
 )
 
@@ -159,6 +160,9 @@ func (s *session) commitSchema(ctx context.Context) error {
 	if err == nil {
 		err = home.conn.Exec(ctx, "SELECT pg_shoal.forget_dropped(); SELECT pg_shoal.check_tables()")
 	}
+	if err == nil {
+		err = s.checkHidden(ctx, home.conn)
+	}
 	if err != nil {
 		return s.abort(ctx, withoutContext(err))
 	}
@@ -166,6 +170,34 @@ func (s *session) commitSchema(ctx context.Context) error {
 		return err
 	}
 	s.publishSchema(ctx)
+	return nil
+}
+
+// hiddenCode asks for casts, operators, types and event triggers of users whose functions are neither C nor SQL's own.
+const hiddenCode = `SELECT FROM pg_catalog.pg_depend d
+JOIN pg_catalog.pg_proc f ON f.oid = d.refobjid AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+JOIN pg_catalog.pg_language l ON l.oid = f.prolang AND l.lanname NOT IN ('c', 'internal')
+WHERE d.classid IN ('pg_catalog.pg_cast'::pg_catalog.regclass, 'pg_catalog.pg_operator'::pg_catalog.regclass, 'pg_catalog.pg_type'::pg_catalog.regclass,
+        'pg_catalog.pg_opclass'::pg_catalog.regclass, 'pg_catalog.pg_opfamily'::pg_catalog.regclass, 'pg_catalog.pg_amproc'::pg_catalog.regclass,
+        'pg_catalog.pg_event_trigger'::pg_catalog.regclass)
+    OR d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND d.objid IN (SELECT k.oid FROM pg_catalog.pg_constraint k WHERE k.contypid <> 0)
+UNION ALL SELECT FROM pg_catalog.pg_constraint k WHERE k.contypid <> 0 AND k.conbin::pg_catalog.text LIKE '%:funcid%'
+LIMIT 1`
+
+// checkHidden refuses code that reads tables where no statement shows that it runs. The catalog is read for it only if
+// there is such code at all.
+func (s *session) checkHidden(ctx context.Context, home *pool.Conn) error {
+	rows, err := home.Query(ctx, hiddenCode)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	cat, err := s.catalog(ctx, s.router.view.Load())
+	if err != nil {
+		return err
+	}
+	if err := plan.CheckHidden(cat); err != nil {
+		return clientError(err) // it is about the schema: no node has a better word on the statement
+	}
 	return nil
 }
 
