@@ -911,3 +911,65 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     INSERT INTO pg_shoal.seen VALUES (gid, nodes, pg_current_xact_id())
 $$;
+
+-- step 4
+-- Functions and procedures whose calls run on the node of a key: one of their arguments. Keyed by OID, as pg_shoal.tables.
+CREATE TABLE pg_shoal.functions (
+    procid       oid PRIMARY KEY,
+    distribution bigint NOT NULL,
+    argument     integer NOT NULL CHECK (argument > 0) -- which of the arguments that a call gives, counted from 1
+);
+GRANT SELECT ON pg_shoal.functions TO PUBLIC;
+
+CREATE FUNCTION pg_shoal.check_function_owner(procedure oid) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- session_user, as in check_owner.
+    IF NOT pg_has_role(session_user, (SELECT proowner FROM pg_proc WHERE oid = procedure), 'MEMBER') THEN
+        RAISE EXCEPTION 'must be owner of function %', procedure::regprocedure USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION pg_shoal.set_function(procedure regprocedure, distribution bigint, argument integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM pg_shoal.check_function_owner(procedure);
+    INSERT INTO pg_shoal.functions AS f VALUES (procedure, distribution, argument)
+        ON CONFLICT ON CONSTRAINT functions_pkey DO UPDATE SET distribution = excluded.distribution, argument = excluded.argument;
+END
+$$;
+
+CREATE FUNCTION pg_shoal.unset_function(procedure regprocedure) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pg_shoal.check_function_owner(procedure);
+    DELETE FROM pg_shoal.functions f WHERE f.procid = procedure;
+END
+$$;
+
+-- What is gone takes its placement along; functions too.
+CREATE OR REPLACE FUNCTION pg_shoal.forget_dropped() RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    forgotten bigint;
+BEGIN
+    DELETE FROM pg_shoal.tables t WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.relid);
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    DELETE FROM pg_shoal.schemas s WHERE NOT EXISTS (SELECT FROM pg_namespace n WHERE n.oid = s.nspid);
+    DELETE FROM pg_shoal.functions f WHERE NOT EXISTS (SELECT FROM pg_proc p WHERE p.oid = f.procid);
+    RETURN forgotten;
+END
+$$;
+
+REVOKE ALL ON FUNCTION pg_shoal.set_function(regprocedure, bigint, integer), pg_shoal.unset_function(regprocedure), pg_shoal.check_function_owner(oid) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.set_function(regprocedure, bigint, integer), pg_shoal.unset_function(regprocedure) TO PUBLIC;

@@ -121,7 +121,7 @@ func (b *builder) read(r [][]byte) {
 		c.paths.server = string(r[1])
 	case 'd':
 		c.paths.set(f.yes(), string(r[1]), string(r[2]))
-	case 'e', 'q', 'u', 'f', 't', 'i', 'V', 'P', 'G', 'h':
+	case 'e', 'q', 'u', 'f', 't', 'i', 'V', 'P', 'G', 'h', 'x':
 		b.later = append(b.later, r)
 	}
 }
@@ -185,8 +185,12 @@ func (b *builder) readLater(r [][]byte) {
 		return
 	}
 	oid := f.oid()
-	if fn := b.catalog.procs[oid]; kind == 'P' && fn != nil {
-		fn.Source, fn.Unread = string(r[1]), r[1] == nil
+	if fn := b.catalog.procs[oid]; fn != nil && (kind == 'P' || kind == 'x') {
+		if kind == 'P' {
+			fn.Source, fn.Unread = string(r[1]), r[1] == nil
+		} else {
+			fn.Distribution, fn.KeyArg, fn.KeyName = f.oid(), int(f.oid()), string(r[1])
+		}
 		return
 	}
 	t := b.catalog.tables[oid]

@@ -167,6 +167,10 @@ type Function struct {
 	Definer    bool // SECURITY DEFINER
 	Builtin    bool
 	Unread     bool // as in Table; only SQL-standard bodies
+	// KeyArg is the argument, counted from 1, that says on which node of Distribution a call runs; 0: none does.
+	KeyArg       int
+	KeyName      string // of that argument, if it has one
+	Distribution uint32
 	// Calls are functions that it depends on: those of an aggregate, of its arguments' defaults, of a SQL-standard body.
 	Calls   []uint32
 	RunsSQL bool // as in Hidden; in the defaults of arguments

@@ -332,11 +332,14 @@ func copyPlacements(ctx context.Context, source, target *pgx.Conn) error {
 	})
 }
 
-// copySchemaPlaces copies where distributed schemas live, and by what the entries of directories are spread.
+// copySchemaPlaces copies where distributed schemas live, which functions run where their key is, and by what the entries of directories are spread.
 func copySchemaPlaces(ctx context.Context, source *pgx.Conn, target pgx.Tx) error {
 	rows, err := source.Query(ctx, `
 		SELECT format('SELECT pg_shoal.set_schema(%L, %s, %s)', n.nspname, s.distribution, s.entry)
 		FROM pg_shoal.schemas s JOIN pg_namespace n ON n.oid = s.nspid
+		UNION ALL
+		SELECT format('SELECT pg_shoal.set_function(%L, %s, %s)', i.identity, f.distribution, f.argument)
+		FROM pg_shoal.functions f JOIN pg_proc p ON p.oid = f.procid CROSS JOIN LATERAL pg_identify_object('pg_proc'::regclass, f.procid, 0) i
 		UNION ALL
 		SELECT format('SELECT pg_shoal.place_directory(%s)', t.distribution) FROM pg_shoal.tables t WHERE t.relid = 'pg_shoal.directory'::regclass`)
 	if err != nil {

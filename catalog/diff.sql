@@ -184,3 +184,6 @@ FROM pg_shoal.tables s JOIN rel ON rel.oid = s.relid
 UNION ALL
 SELECT 'placement', quote_ident(n.nspname), concat_ws(' ', 'SCHEMA DISTRIBUTION', s.distribution, 'ENTRY', s.entry)
 FROM pg_shoal.schemas s JOIN pg_namespace n ON n.oid = s.nspid
+UNION ALL
+SELECT 'placement', f.procid::regprocedure::text, concat_ws(' ', 'FUNCTION DISTRIBUTION', f.distribution, 'ARGUMENT', f.argument)
+FROM pg_shoal.functions f JOIN pg_proc p ON p.oid = f.procid

@@ -38,7 +38,7 @@ type Loader struct {
 func NewLoader() *Loader {
 	parts := loadParts()
 	user := union(parts, ">= "+firstUserOID, "fingerprint", "schema", "role", "membership", "table", "column", "default", "sequence", "type",
-		"function", "unique", "foreign key", "trigger", "inheritance", "definition", "operator", "hidden", "setting")
+		"function", "placed function", "unique", "foreign key", "trigger", "inheritance", "definition", "operator", "hidden", "setting")
 	own := union(parts, "< "+firstUserOID, "table", "column", "type", "builtin function")
 	return &Loader{
 		// The server's search_path is asked outside of read(), which sets its own.

@@ -218,6 +218,9 @@ func (x *exchanger) plan() (*Exchange, error) {
 		return nil, refuse("Fix the key, or find the row by its key.", "WHERE CURRENT OF over several nodes is not supported")
 	}
 	x.inlineViews()
+	if p.callsKeyed(x.root) {
+		return nil, refuse("Call it in a statement of its own.", "a function with a key in a statement over several nodes is not supported")
+	}
 	x.hoist()
 	top := p.query(x.root, nil)
 	p.checkRoutines(true)

@@ -14,6 +14,7 @@ import (
 type body struct {
 	tables   []*catalog.Table // relations of users whose names occur
 	rows     []*catalog.Table // those that stand where rows are read or written
+	written  []*catalog.Table // those that plainly stand where rows are written
 	dynamic  bool             // builds SQL from strings, or cannot be read
 	ddl      bool
 	writes   bool
@@ -119,6 +120,9 @@ func (x *nameIndex) readSource(b *body, source string) []*catalog.Function {
 		}
 		for _, t := range x.tables[w] {
 			b.tables = append(b.tables, t)
+			if writesTo(words[:i], t) {
+				b.written = append(b.written, t)
+			}
 			if i > 0 && rowWords[words[i-1]] || i > 1 && words[i-1] == strings.ToLower(t.Schema) && rowWords[words[i-2]] {
 				b.rows = append(b.rows, t)
 			}
@@ -136,6 +140,30 @@ func (x *nameIndex) readSource(b *body, source string) []*catalog.Function {
 		}
 	}
 	return called
+}
+
+// writesTo reports words after which the name of a table says that its rows are written.
+func writesTo(before []string, t *catalog.Table) bool {
+	word := func(back int) string {
+		if back > len(before) {
+			return ""
+		}
+		return before[len(before)-back]
+	}
+	at := 1
+	if word(at) == strings.ToLower(t.Schema) {
+		at++
+	}
+	if word(at) == "only" || word(at) == "table" && word(at+1) == "truncate" {
+		at++
+	}
+	switch word(at) {
+	case "into", "update", "truncate", "copy":
+		return true
+	case "from":
+		return word(at+1) == "delete"
+	}
+	return false
 }
 
 // mentions reports a text in lower case that has a name which is no single word, quotes doubled or not.
@@ -193,7 +221,7 @@ func distinctTables(tables []*catalog.Table) []*catalog.Table {
 // add makes b what both texts may do together.
 func (b *body) add(other *body) {
 	b.tables = distinctTables(slices.Concat(b.tables, other.tables))
-	b.rows = slices.Concat(b.rows, other.rows)
+	b.rows, b.written = slices.Concat(b.rows, other.rows), slices.Concat(b.written, other.written)
 	b.dynamic, b.ddl, b.writes = b.dynamic || other.dynamic, b.ddl || other.ddl, b.writes || other.writes
 	b.settings = b.settings || other.settings
 	if b.homeOnly == "" {

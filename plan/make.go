@@ -79,7 +79,9 @@ type planner struct {
 	homeOnly     string // a function whose effect is on the home node only
 	routines     []*catalog.Function
 	looked       map[hiddenUse]bool
-	exchanging   bool // several nodes are no reason to refuse
+	keyed        []Pin // calls of functions that run where their key is
+	routed       bool  // they decide where the statement runs
+	exchanging   bool  // several nodes are no reason to refuse
 	plan         *Plan
 	err          error
 }
@@ -247,6 +249,10 @@ func (p *planner) decide(n *pg.Node) {
 	}
 	p.plan.Kind, p.plan.Writes = Route, p.writes
 	p.touch(distributed, reference, local)
+	if len(p.keyed) > 0 {
+		p.routeKeyed(distributed, local)
+		return
+	}
 	if p.writesReference() {
 		p.everyNode(n, distributed, local)
 		return

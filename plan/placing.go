@@ -15,7 +15,7 @@ import (
 // placingFunctions are the functions that routers answer themselves.
 var placingFunctions = map[string]bool{
 	"create_distributed_table": true, "create_reference_table": true, "undistribute_table": true,
-	"citus_add_local_table_to_metadata": true, "create_distributed_function": true,
+	"citus_add_local_table_to_metadata": true, "create_distributed_function": true, "undistribute_function": true,
 	"create_distributed_schema": true, "undistribute_schema": true, "citus_schema_distribute": true, "citus_schema_undistribute": true,
 	"directory_get": true, "directory_set": true, "directory_list": true, "directory_import": true,
 }
@@ -54,19 +54,15 @@ func (p *planner) shoalFunction(n *pg.Node) bool {
 	const hint = "Write SELECT create_distributed_table('table', 'column')."
 	s := n.GetSelectStmt()
 	if s == nil || len(s.FromClause) > 0 || s.WhereClause != nil || len(s.TargetList) != 1 {
-		p.fail(refuse(hint, "functions that place tables must stand alone in a SELECT"))
+		p.fail(refuse(hint, "functions that place tables or functions must stand alone in a SELECT"))
 		return true
 	}
 	c := s.TargetList[0].GetResTarget().GetVal().GetFuncCall()
 	if c == nil {
-		p.fail(refuse(hint, "functions that place tables must stand alone in a SELECT"))
+		p.fail(refuse(hint, "functions that place tables or functions must stand alone in a SELECT"))
 		return true
 	}
 	_, name := analyze.Name(c.Funcname)
-	if name == "create_distributed_function" {
-		p.fail(refuse("Run the statements of its body directly.", "create_distributed_function is not supported yet"))
-		return true
-	}
 	pl := &Placing{Function: name}
 	for _, a := range c.Args {
 		arg, ok := p.placingArg(a)

@@ -38,6 +38,11 @@ func (p *planner) functions(c *pg.FuncCall) []*catalog.Function {
 // call notes what a function call means for the session and which routines may run.
 func (p *planner) call(c *pg.FuncCall) {
 	schema, name := analyze.Name(c.Funcname)
+	if f := p.keyedFunction(c); f != nil {
+		p.plan.MayWrite = p.plan.MayWrite || f.Volatility == 'v'
+		p.keyedCall(c, f)
+		return
+	}
 	found := p.functions(c)
 	for _, f := range found {
 		if !f.Builtin {
@@ -94,6 +99,9 @@ func boolConstant(n *pg.Node) (value, known bool) {
 func (p *planner) checkRoutines(onNode bool) {
 	if onNode && p.homeOnly != "" {
 		p.fail(p.notHome(p.homeOnly))
+	}
+	if len(p.keyed) > 0 && !p.routed {
+		p.fail(refuse("Call it in a statement of its own.", "a function with a key in a statement that does not run on its node is not supported"))
 	}
 	if len(p.routines) == 0 {
 		return

@@ -20,7 +20,11 @@ func (p *planner) utility(s *analyze.Statement) {
 		p.doBlock(s.Tree.GetDoStmt())
 	case analyze.Call:
 		p.expressions(&block{}, s.Tree)
-		p.plan.Writes = true
+		p.plan.Writes, p.writes = true, true
+		if len(p.keyed) > 0 {
+			p.decide(s.Tree)
+			return
+		}
 		p.checkRoutines(false)
 	case analyze.Lock:
 		p.everyIfSpread(s.Tree)

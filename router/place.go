@@ -31,6 +31,8 @@ func (s *session) place(ctx context.Context, p *plan.Placing, values [][]byte) e
 			rows, err = s.directoryFunction(ctx, p, values)
 		case placesSchema(p.Function):
 			err = s.placeSchema(ctx, p, values)
+		case placingParameters[p.Function][0] == "function_name":
+			err = s.placeFunction(ctx, p, values)
 		default:
 			err = s.placeTable(ctx, p, values)
 		}

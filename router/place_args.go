@@ -31,6 +31,8 @@ var placingParameters = map[string][]string{
 	"directory_set":                     {"table_name", "key", "shard", "node"},
 	"directory_list":                    {"table_name", "after", "limit"},
 	"directory_import":                  {"table_name", "entries"},
+	"create_distributed_function":       {"function_name", "distribution_arg_name", "colocate_with"},
+	"undistribute_function":             {"function_name"},
 }
 
 // positional is how many arguments may be given without a name.
@@ -47,7 +49,7 @@ func mentionsPlacing(text []byte) bool {
 			return true
 		}
 	}
-	return bytes.Contains(lower, []byte("create_distributed_function"))
+	return false
 }
 
 // placingArgs gives each argument its name and its value as text; NULL is as good as none.

@@ -42,11 +42,12 @@ func textColumns(names []string) []pgwire.Column {
 
 // shoalColumns are the columns of each view, which Describe needs before the rows.
 var shoalColumns = map[string][]string{
-	"shoal.epoch":   {"epoch"},
-	"shoal.nodes":   {"name", "id", "state", "home", "region", "weight", "addresses", "shards"},
-	"shoal.regions": {"distribution", "region", "values", "is_default", "nodes"},
-	"shoal.shards":  {"id", "distribution", "low", "high", "node", "region"},
-	"shoal.tables":  {"schema", "name", "kind", "distribution", "key", "shards", "strategy"},
+	"shoal.epoch":     {"epoch"},
+	"shoal.functions": {"schema", "name", "arguments", "key", "distribution"},
+	"shoal.nodes":     {"name", "id", "state", "home", "region", "weight", "addresses", "shards"},
+	"shoal.regions":   {"distribution", "region", "values", "is_default", "nodes"},
+	"shoal.shards":    {"id", "distribution", "low", "high", "node", "region"},
+	"shoal.tables":    {"schema", "name", "kind", "distribution", "key", "shards", "strategy"},
 
 	"shoal.transactions": {"id", "age", "nodes", "state", "decider", "router"},
 }
@@ -55,7 +56,7 @@ func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]b
 	columns, ok := shoalColumns[name]
 	if !ok {
 		return nil, nil, pgwire.Errorf("42704", "unrecognized configuration parameter %q", name).
-			WithHint("There are shoal.nodes, shoal.regions, shoal.shards, shoal.tables, shoal.transactions and shoal.epoch.")
+			WithHint("There are shoal.functions, shoal.nodes, shoal.regions, shoal.shards, shoal.tables, shoal.transactions and shoal.epoch.")
 	}
 	v := s.router.view.Load()
 	var rows [][][]byte
@@ -73,6 +74,12 @@ func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]b
 		rows = s.transactionRows(ctx, v.m)
 	case "shoal.regions":
 		rows = regionRows(v.m, s.database)
+	case "shoal.functions":
+		cat, err := s.catalog(ctx, v)
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = functionRows(cat)
 	case "shoal.tables":
 		cat, err := s.catalog(ctx, v)
 		if err != nil {
@@ -144,6 +151,27 @@ func tableRows(m *keyspace.Map, cat *catalog.Catalog) [][][]byte {
 			strategy = d.StrategyOf(t.KeyColumns())
 		}
 		rows = append(rows, row(t.Schema, t.Name, t.Placement.String(), distribution, strings.Join(t.KeyColumns(), ", "), shards, strategy))
+	}
+	return rows
+}
+
+// functionRows shows the functions whose calls run where their key is.
+func functionRows(cat *catalog.Catalog) [][][]byte {
+	var rows [][][]byte
+	for _, f := range cat.UserFunctions() {
+		if f.KeyArg == 0 {
+			continue
+		}
+		types := make([]string, len(f.Args))
+		for i, oid := range f.Args {
+			t, _ := cat.Type(oid)
+			types[i] = t.Name
+		}
+		key := "$" + itoa(f.KeyArg)
+		if f.KeyName != "" {
+			key = f.KeyName
+		}
+		rows = append(rows, row(f.Schema, f.Name, strings.Join(types, ", "), key, strconv.FormatUint(uint64(f.Distribution), 10)))
 	}
 	return rows
 }
