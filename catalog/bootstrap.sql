@@ -622,7 +622,8 @@ BEGIN
     JOIN pg_language l ON l.oid = f.prolang
     WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND (
         l.lanname NOT IN ('plpgsql')
-        OR f.prosrc ~* '\m(select|insert|update|delete|merge|execute|perform|truncate|copy|call|table|with|open|fetch|foreach)\M|\mu&"'
+        -- TG_OP = 'UPDATE' is no statement.
+        OR regexp_replace(f.prosrc, '''(insert|update|delete|truncate)''', '', 'gi') ~* '\m(select|insert|update|delete|merge|execute|perform|truncate|copy|call|table|with|open|fetch|foreach)\M|\mu&"'
         -- It may give the row another key: by assigning to it or to the row, or by returning another row.
         OR f.prosrc ~* ('\mnew"?' || gap || ':?=')
         OR EXISTS (SELECT FROM pg_attribute k WHERE k.attrelid = s.relid AND k.attnum = ANY (s.key_columns)

@@ -145,3 +145,64 @@ var hiddenAttacks = []string{
 	"CREATE RULE x AS ON INSERT TO d DO ALSO NOTHING", "CREATE RULE x AS ON INSERT TO l DO ALSO DELETE FROM d",
 	"CREATE POLICY x ON d USING (id < (SELECT count(*) FROM l))",
 }
+
+// Code that uses no rows of other nodes goes on working.
+func TestHiddenSQLThatIsRight(t *testing.T) {
+	t.Parallel()
+	conn := hiddenDatabase(t, "hidden_right")
+	run(t, conn, `
+CREATE TABLE d (id bigint PRIMARY KEY, v bigint, changed timestamptz);
+CREATE TABLE r (id bigint PRIMARY KEY, v bigint);
+CREATE TABLE l (id bigint PRIMARY KEY, v bigint);
+CREATE TABLE log (n bigint);
+CREATE FUNCTION tr_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN -- the row's own columns
+		IF TG_OP = 'UPDATE' AND NEW.v IS NOT DISTINCT FROM OLD.v THEN RETURN OLD; END IF;
+		NEW.changed := date_trunc('year', timestamptz '2024-05-05 00:00:00+00'); RETURN NEW;
+	END $$;
+CREATE TRIGGER t BEFORE INSERT OR UPDATE ON d FOR EACH ROW EXECUTE FUNCTION tr_changed();
+CREATE FUNCTION tr_log() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO log VALUES (NEW.id); RETURN NULL; END';
+CREATE TRIGGER t AFTER INSERT ON l FOR EACH ROW EXECUTE FUNCTION tr_log();
+CREATE FUNCTION half(bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1 / 2';
+CREATE FUNCTION of_r(bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT v FROM r WHERE id = $1';
+CREATE FUNCTION of_l() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM l';
+CREATE FUNCTION add(bigint, bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1 + $2';
+CREATE AGGREGATE own_sum(bigint) (sfunc = add, stype = bigint, initcond = '0');
+CREATE FUNCTION d_half(d) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1.v / 2';
+CREATE OPERATOR ### (leftarg = bigint, rightarg = bigint, function = add);
+CREATE DOMAIN even AS bigint CHECK (half(VALUE) * 2 = VALUE);
+ALTER TABLE d ADD CHECK (half(v) >= 0);
+CREATE INDEX ON d (half(v));
+CREATE FUNCTION tenant() RETURNS bigint LANGUAGE sql STABLE AS $$ SELECT current_setting('app.tenant')::bigint $$;
+CREATE POLICY p ON d USING (id = tenant());
+CREATE FUNCTION ev() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'ddl'; END $$;
+CREATE EVENT TRIGGER ev ON ddl_command_end EXECUTE FUNCTION ev();
+CREATE TABLE e (id bigint PRIMARY KEY, x even)`,
+		"SELECT create_distributed_table('d', 'id')", "SELECT create_distributed_table('e', 'id')", "SELECT create_reference_table('r')",
+		"INSERT INTO d SELECT g, g FROM generate_series(1, 300) g", "INSERT INTO r SELECT g, 2 * g FROM generate_series(1, 300) g", "INSERT INTO l VALUES (1, 1), (2, 2)",
+		"INSERT INTO e SELECT g, 2 * g FROM generate_series(1, 300) g")
+	expect(t, conn, "300|45150|90300", "SELECT count(*), own_sum(v)::text, sum(of_r(id))::text FROM d WHERE changed < '2024-02-02'")
+	expect(t, conn, "3", "SELECT v ### 0 FROM d WHERE half(v) = 1 AND v = 3")
+	expect(t, conn, "1", "SELECT d.d_half FROM d WHERE id = 3")
+	expect(t, conn, "2|2", "SELECT of_l(), count(*) FROM log")
+	fails(t, conn, "23514", "INSERT INTO e VALUES (1000, 3)")
+	fails(t, conn, "0A000", "SELECT d.d_half, of_l() FROM d", "function \"of_l\"")
+	run(t, conn, "CREATE TEMP TABLE tt (n bigint DEFAULT half(10))", "INSERT INTO tt DEFAULT VALUES")
+	expect(t, conn, "5", "SELECT n FROM tt")
+	// Blocks as migrations have them.
+	run(t, conn, `DO $$ BEGIN
+		IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_attribute WHERE attrelid = 'd'::regclass AND attname = 'extra') THEN
+			ALTER TABLE d ADD COLUMN extra text;
+		END IF;
+		BEGIN CREATE TYPE mood AS ENUM ('ok'); EXCEPTION WHEN duplicate_object THEN NULL; END;
+		EXECUTE format('ALTER TABLE %I ADD COLUMN %I int', 'd', 'more');
+		CREATE TABLE kid (id bigint REFERENCES d ON DELETE CASCADE ON UPDATE NO ACTION, n bigint, PRIMARY KEY (id, n));
+		CREATE TRIGGER t2 BEFORE UPDATE OF v ON d FOR EACH ROW EXECUTE FUNCTION tr_changed();
+		GRANT SELECT, UPDATE ON d TO CURRENT_USER;
+		COMMENT ON TABLE d IS 'spread';
+		DROP TABLE kid;
+	END $$`)
+	expect(t, conn, "2", "SELECT count(*) FROM pg_attribute WHERE attrelid = 'd'::regclass AND attname IN ('extra', 'more')")
+	run(t, conn, "DO $$ BEGIN UPDATE l SET v = 5 WHERE id = 1; END $$")
+	expect(t, conn, "7", "SELECT sum(v)::bigint FROM l")
+}

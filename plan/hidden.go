@@ -100,10 +100,13 @@ func isWord(s string) bool {
 // is built from strings and may be one of them.
 var changesSettings = regexp.MustCompile(`\bset_config\b|(^|;|\bbegin|\bthen|\belse|\bloop)\s*(re)?set\s|\bexecute\b(?s:.*)\b(re)?set\b`)
 
+// quotedWord is a string of one word. It is no table where it stands: what makes SQL of strings counts as dynamic.
+var quotedWord = regexp.MustCompile(`'[\pL\pN_$.]+'`)
+
 // readSource adds what one text says to b and returns the functions that it names.
 func (x *nameIndex) readSource(b *body, source string) []*catalog.Function {
 	lower := strings.ToLower(source)
-	words := strings.FieldsFunc(lower, func(r rune) bool { return !isWordRune(r) })
+	words := strings.FieldsFunc(quotedWord.ReplaceAllLiteralString(lower, " "), func(r rune) bool { return !isWordRune(r) })
 	var called []*catalog.Function
 	b.settings = b.settings || changesSettings.MatchString(lower)
 	b.dynamic = b.dynamic || strings.Contains(lower, `u&"`) // a name that is spelled in another way
