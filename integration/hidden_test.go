@@ -206,3 +206,32 @@ CREATE TABLE e (id bigint PRIMARY KEY, x even)`,
 	run(t, conn, "DO $$ BEGIN UPDATE l SET v = 5 WHERE id = 1; END $$")
 	expect(t, conn, "7", "SELECT sum(v)::bigint FROM l")
 }
+
+// A sample of a table on several nodes is one of all its rows.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	conn := client(t)
+	spreadTables(t, conn, "sampled")
+	const half = "SELECT count(*) BETWEEN 14400 AND 15600 FROM sampled_a TABLESAMPLE BERNOULLI (50)" // seven standard deviations
+	expect(t, conn, "true", half)
+	expect(t, conn, "true", half+" REPEATABLE (3)")
+	expect(t, conn, "true", "SELECT count(*) BETWEEN 14400 AND 15600 FROM sampled_a TABLESAMPLE BERNOULLI ($1)", 50.0)
+	expect(t, conn, "30000|0", "SELECT count(*), (SELECT count(*) FROM sampled_a TABLESAMPLE SYSTEM (0)) FROM sampled_a TABLESAMPLE SYSTEM (100)")
+	sum := "SELECT sum(id)::text FROM sampled_a TABLESAMPLE BERNOULLI (10) REPEATABLE (42)"
+	expect(t, conn, ask(t, conn, sum), sum)
+	if ask(t, conn, sum) == ask(t, conn, strings.Replace(sum, "42", "43", 1)) {
+		t.Error("another seed gives the same sample")
+	}
+	fails(t, conn, "0A000", "SELECT count(*) FROM sampled_a TABLESAMPLE BERNOULLI (random() * 100)", "computed arguments", "HINT: ")
+	for _, column := range []string{"ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"} {
+		fails(t, conn, "0A000", "SELECT "+column+" FROM sampled_a", "system column", "HINT: Fix the key")
+	}
+	fails(t, conn, "0A000", "DELETE FROM sampled_a WHERE ctid IN (SELECT ctid FROM sampled_a LIMIT 10)", "HINT: ")
+	fails(t, conn, "0A000", "UPDATE sampled_a SET grp = 1 WHERE tableoid = 'sampled_a'::regclass", "HINT: ")
+	fails(t, conn, "0A000", "DELETE FROM sampled_a WHERE ctid = '(0,1)'", "HINT: ")
+	fails(t, conn, "0A000", "UPDATE sampled_a SET grp = 1 RETURNING xmin", "HINT: ")
+	fails(t, conn, "0A000", "INSERT INTO sampled_a VALUES (100001), (100002), (100003) RETURNING tableoid", "HINT: ")
+	fails(t, conn, "0A000", "SELECT a.ctid FROM sampled_a a JOIN sampled_a b USING (id)", "HINT: ")
+	fails(t, conn, "0A000", "SELECT DISTINCT tableoid::regclass FROM sampled_a", "HINT: ")
+	expect(t, conn, "30000", "SELECT count(*) FROM sampled_a")
+}

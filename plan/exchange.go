@@ -240,6 +240,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 		}
 	}
 	if len(p.targets) > 0 {
+		x.noSystemColumns()
 		x.write(top)
 	} else {
 		x.top(top)

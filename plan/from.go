@@ -83,7 +83,7 @@ func (p *planner) fromItem(b *block, n *pg.Node) *joinTree {
 		p.expressions(b, e.RangeTableSample.Args...)
 		p.expressions(b, e.RangeTableSample.Repeatable)
 		t := p.fromItem(b, e.RangeTableSample.Relation)
-		t.leaf.sampled = true
+		t.leaf.sample = n
 		return t
 	}
 	r := &ref{unknown: true, owner: b, node: n}

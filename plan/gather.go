@@ -334,8 +334,7 @@ func tableNames(t *catalog.Table) []string {
 // conditions that are about nothing else.
 func (x *exchanger) gatherTable(b *block, r *ref, conds []scoped, at side, bases []*ref, names []string) {
 	rv := r.node.GetRangeVar()
-	if r.sampled || x.names["ctid"] || x.names["tableoid"] || x.names["xmin"] || x.names["xmax"] || x.names["cmin"] || x.names["cmax"] {
-		x.p.fail(refuse("Fix the key, or leave it out.", "TABLESAMPLE and system columns of a table on several nodes are not supported"))
+	if x.noSystemColumns(); x.p.err != nil {
 		return
 	}
 	s := plainSelect()
@@ -355,7 +354,7 @@ func (x *exchanger) gatherTable(b *block, r *ref, conds []scoped, at side, bases
 		own.Alias = nil
 		conds = nil // they use the other names
 	}
-	s.FromClause = []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: own}}}
+	s.FromClause = []*pg.Node{x.sampled(r, own)}
 	s.WhereClause = x.ownConditions(b, r, conds)
 	s.LockingClause = lockOf(b, r)
 	name := x.newFragment(s, at, bases)
@@ -363,7 +362,11 @@ func (x *exchanger) gatherTable(b *block, r *ref, conds []scoped, at side, bases
 	if rv.Alias != nil {
 		alias = rv.Alias
 	}
-	r.node.Node = &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p", Alias: alias}}
+	place := r.node
+	if r.sample != nil {
+		place = r.sample
+	}
+	place.Node = &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p", Alias: alias}}
 }
 
 // ownConditions joins the conditions that read nothing but r and that every node answers alike.

@@ -21,7 +21,7 @@ type ref struct {
 	view    *catalog.Table // the view whose body it is
 	node    *pg.Node       // the item of the FROM clause
 	lateral bool
-	sampled bool         // TABLESAMPLE
+	sample  *pg.Node     // the TABLESAMPLE around it
 	join    []joinColumn // a join with an alias, which hides the refs below it
 	owner   *block       // the block whose FROM clause has it
 	// shared is set when several references read one evaluation of body, so that what one of

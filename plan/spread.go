@@ -204,7 +204,7 @@ func (x *exchanger) leaf(r *ref, outer []side) side {
 }
 
 func (x *exchanger) tableSide(r *ref) side {
-	if r.sampled {
+	if r.sample != nil {
 		return side{}
 	}
 	pl := x.p.placed(r.table)
