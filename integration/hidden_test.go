@@ -128,7 +128,7 @@ var hiddenAttacks = []string{
 	"INSERT INTO l_rule VALUES (1)", "INSERT INTO audit VALUES (1) RETURNING f_sql()", "UPDATE l SET v = f_sql()", "DELETE FROM l WHERE v = f_sql()",
 	"INSERT INTO d_check SELECT g FROM generate_series(1, 9) g", "INSERT INTO d_check VALUES (1)", "INSERT INTO d_default VALUES (1)", "INSERT INTO d_default SELECT id FROM d",
 	"CREATE TABLE x AS SELECT f_sql()", "SELECT f_sql() INTO x", "CREATE MATERIALIZED VIEW x AS SELECT f_sql()", "REFRESH MATERIALIZED VIEW mv_function", "REFRESH MATERIALIZED VIEW mv_policy",
-	"CREATE MATERIALIZED VIEW x AS SELECT count(*) FROM d", "CREATE MATERIALIZED VIEW x AS SELECT count(*) FROM l_policy",
+	"CREATE MATERIALIZED VIEW x AS SELECT ctid FROM d", "CREATE MATERIALIZED VIEW x AS SELECT count(*) FROM ONLY d", "CREATE MATERIALIZED VIEW x AS SELECT count(*) FROM l_policy",
 	"ALTER TABLE l ADD COLUMN w bigint DEFAULT f_dynamic()", "ALTER TABLE l ALTER COLUMN v TYPE bigint USING i_count(v)", "CREATE INDEX ON l (i_count(id))",
 	"CREATE INDEX CONCURRENTLY ON l (i_count(id))", "ALTER TABLE l ADD CHECK (i_count(id) > 0)", "ALTER TABLE d ADD COLUMN w bigint DEFAULT i_local(1)",
 	"ALTER TABLE d ADD COLUMN w bigint GENERATED ALWAYS AS (i_local(id)) STORED", "CREATE INDEX ON d (i_local(id))",

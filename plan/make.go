@@ -202,6 +202,7 @@ func (p *planner) explain(e *pg.ExplainStmt) {
 		inner = q.CreateTableAsStmt.Query
 	case *pg.Node_RefreshMatViewStmt:
 		p.refresh(q.RefreshMatViewStmt)
+		p.plan.Kind, p.plan.Lent, p.plan.OtherText = Route, nil, "" // it has no plan to show, and does not run
 		return
 	default:
 		p.plan.Kind = Route

@@ -55,6 +55,9 @@ type Plan struct {
 	// Fenced are the tables that must be fenced in all routers before the statement runs.
 	Fenced []uint32
 
+	// Lent are tables whose rows the home node borrows from the others while it runs the statement.
+	Lent []Lent
+
 	Copy     *Copy
 	Placing  *Placing
 	Exchange *Exchange
@@ -143,6 +146,9 @@ func (p *Plan) String() string {
 			fmt.Fprintf(&b, "  evaluate $%d = %s\n", p.Rewrite.Params+i+1, e)
 		}
 		fmt.Fprintf(&b, "  send %s\n", p.Rewrite.Text)
+	}
+	for _, l := range p.Lent {
+		fmt.Fprintf(&b, "  the home node borrows the rows of %s\n", l.Table)
 	}
 	if p.OtherText != "" {
 		fmt.Fprintf(&b, "  other nodes %s\n", p.OtherText)

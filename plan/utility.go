@@ -101,16 +101,18 @@ func (p *planner) createAs(n *pg.Node) {
 	if p.createsInSchema(s.Into.Rel, s.Objtype) {
 		return
 	}
+	p.touch(p.refs)
+	isView := s.Objtype == pg.ObjectType_OBJECT_MATVIEW
 	for _, r := range p.refs {
-		if p.placed(r.table).placement == catalog.Distributed {
-			refusal := refuse("Fill a table instead.", "a materialized view over distributed table %q is not supported", r.table.Name)
-			refusal.several = s.Objtype != pg.ObjectType_OBJECT_MATVIEW
-			p.touch(p.refs)
-			p.fail(refusal)
+		if p.placed(r.table).placement == catalog.Distributed && !isView {
+			p.fail(refuseSeveral("Fill the table later.", "CREATE TABLE AS over distributed table %q is not supported", r.table.Name))
 			return
 		}
 	}
 	p.checkRoutines(false)
+	if isView && !s.Into.SkipData && !(s.IfNotExists && p.catalog.Lookup(p.path, s.Into.Rel.Schemaname, s.Into.Rel.Relname) != nil) {
+		p.lendTo(s.Query)
+	}
 	p.plan.Writes = true
 	if rel := s.Into.Rel; rel.Relpersistence == "t" || strings.HasPrefix(rel.Schemaname, "pg_temp") {
 		p.plan.Kind, p.plan.Hold = Route, "temporary table"
@@ -152,25 +154,6 @@ func (p *planner) createFrom(text string) error {
 	}
 	p.plan.Kind, p.plan.Schema, p.plan.OtherText = Every, true, text
 	return nil
-}
-
-// refresh runs where the rows of a materialised view are: on the home node.
-func (p *planner) refresh(s *pg.RefreshMatViewStmt) {
-	p.plan.Writes = true
-	t := p.catalog.Lookup(p.path, s.Relation.Schemaname, s.Relation.Relname)
-	if t == nil {
-		return
-	}
-	p.touchTables([]*catalog.Table{t})
-	if p.viewReach(t, 0).distributed {
-		p.fail(refuse("Fill a table instead.",
-			"materialized view %q over distributed tables is not supported yet", t.Name))
-		return
-	}
-	if tree := p.viewTree(t); tree != nil {
-		p.query(tree, nil)
-		p.checkRoutines(false)
-	}
 }
 
 func (p *planner) nodeWise(n *pg.Node) {

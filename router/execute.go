@@ -318,7 +318,11 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 			return nil, err
 		}
 	}
-	answer, err := s.onHome(ctx, m, text, atHome)
+	var answer []byte
+	err = s.withLent(ctx, m, st.plan.Lent, func() (err error) {
+		answer, err = s.onHome(ctx, m, text, atHome)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
