@@ -235,3 +235,43 @@ func TestSamples(t *testing.T) {
 	fails(t, conn, "0A000", "SELECT DISTINCT tableoid::regclass FROM sampled_a", "HINT: ")
 	expect(t, conn, "30000", "SELECT count(*) FROM sampled_a")
 }
+
+// What a session made before a table was distributed is refused afterwards: prepared statements, temporary tables and views.
+func TestHiddenSQLFromBefore(t *testing.T) {
+	t.Parallel()
+	other := hiddenDatabase(t, "hidden_before")
+	run(t, other, `
+CREATE TABLE d (id bigint PRIMARY KEY); INSERT INTO d SELECT generate_series(1, 300);
+CREATE FUNCTION f() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM d';
+CREATE FUNCTION i(bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT count(*) FROM d WHERE $1 IS NOT NULL';
+CREATE FUNCTION tr() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF (SELECT count(*) FROM d) < 300 THEN RAISE ''one node''; END IF; RETURN NULL; END';
+CREATE TABLE l_default (id bigint, n bigint DEFAULT f());
+CREATE FUNCTION of_temporary() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT n FROM t_view); END'`)
+	cases := []struct {
+		made string
+		use  string
+	}{
+		{"CREATE TEMP TABLE t_default (id int, n bigint DEFAULT f())", "INSERT INTO t_default VALUES (1)"},
+		{"CREATE TEMP TABLE t_check (id int CHECK (i(id) = 300))", "INSERT INTO t_check VALUES (1)"},
+		{"CREATE TEMP TABLE t_trigger (id int); CREATE TRIGGER t AFTER INSERT ON t_trigger FOR EACH ROW EXECUTE FUNCTION tr()", "INSERT INTO t_trigger VALUES (1)"},
+		{"CREATE TEMP TABLE t_like (LIKE l_default INCLUDING DEFAULTS)", "INSERT INTO t_like VALUES (1)"},
+		{"CREATE TEMP VIEW t_view AS SELECT count(*) AS n FROM d", "SELECT n FROM t_view"},
+		{"CREATE TEMP VIEW t_call AS SELECT f() AS n", "SELECT n FROM t_call"},
+		{"CREATE FUNCTION pg_temp.t_function() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM d'", "SELECT pg_temp.t_function()"},
+		{"PREPARE p AS SELECT f()", "EXECUTE p"},
+	}
+	sessions := make([]*pgx.Conn, len(cases))
+	for k, c := range cases {
+		sessions[k] = connect(t, shared().RoleDSN(k%2, cluster.Superuser, cluster.Password, "hidden_before"))
+		run(t, sessions[k], append(strings.Split(c.made, "; "), c.use)...)
+	}
+	expect(t, sessions[4], "300", "SELECT of_temporary()")
+	run(t, other, "SELECT create_distributed_table('d', 'id')")
+	for k, c := range cases {
+		fails(t, sessions[k], "0A000", c.use, "HINT: ")
+	}
+	fails(t, sessions[4], "0A000", "SELECT of_temporary()", "HINT: ")
+	fails(t, sessions[4], "0A000", "DO $$ BEGIN PERFORM n FROM t_view; END $$", "HINT: ")
+	run(t, sessions[5], "DROP VIEW t_call", "CREATE TEMP TABLE plain (id bigint)", "INSERT INTO plain VALUES (1)")
+	expect(t, sessions[5], "1", "SELECT count(*) FROM plain JOIN d USING (id)")
+}

@@ -21,6 +21,7 @@ func (p *planner) copy(s *pg.CopyStmt) {
 	}
 	p.plan.Kind, p.plan.Writes = Route, s.IsFrom
 	if p.isTemporary(s.Relation) {
+		p.temporaryCode()
 		return
 	}
 	t := p.catalog.Lookup(p.path, s.Relation.Schemaname, s.Relation.Relname)

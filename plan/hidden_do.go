@@ -38,6 +38,7 @@ func (p *planner) doBlock(d *pg.DoStmt) {
 			b = p.besideDDL(f)
 		}
 	}
+	p.temporaryCode()
 	p.checkAlone("the DO block", b)
 	if p.spread() {
 		b.writes = b.writes || ddl

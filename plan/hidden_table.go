@@ -207,31 +207,6 @@ func (p *planner) computesRows(n *pg.Node, tables []*catalog.Table) {
 	p.checkRoutines(slices.ContainsFunc(tables, func(t *catalog.Table) bool { return p.placed(t).placement != catalog.Local }))
 }
 
-// temporaryHides refuses code that runs with a temporary table or view and sees the home node's rows only. The catalog does not know
-// temporary objects, so it is refused when it is made and not when it runs.
-func (p *planner) temporaryHides(n *pg.Node, tables []*catalog.Table) bool {
-	for _, c := range analyze.Calls(n) {
-		p.call(c)
-	}
-	if tr := n.GetCreateTrigStmt(); tr != nil {
-		schema, name := analyze.Name(tr.Funcname)
-		p.routines = append(p.routines, p.catalog.Functions(p.path, schema, name)...)
-	}
-	p.checkRoutines(false)
-	if n.GetRuleStmt() != nil || n.GetCreatePolicyStmt() != nil || n.GetAlterPolicyStmt() != nil {
-		b := body{tables: tables}
-		if p.spread() {
-			p.checkBody("a rule or policy of a temporary table", b, false)
-		}
-	}
-	if n.GetViewStmt() != nil {
-		for _, t := range tables {
-			p.hiddenRead(t)
-		}
-	}
-	return p.err != nil
-}
-
 // hasDefault reports DEFAULT in the place of a value.
 func hasDefault(m proto.Message) bool {
 	found := false

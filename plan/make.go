@@ -27,6 +27,8 @@ type Input struct {
 	Literal func(location int) (index int, negate, ok bool)
 	// Temporary reports the names of the session's temporary tables.
 	Temporary func(name string) bool
+	// TemporaryCode is the DDL of temporary objects that may run code with a use of them.
+	TemporaryCode []TemporaryDDL
 }
 
 // Result is a plan, and whether it is only good for the very text it was made from.
@@ -46,6 +48,7 @@ type planner struct {
 	params   []uint32
 	literal  func(int) (int, bool, bool)
 	isTemp   func(string) bool
+	tempCode []TemporaryDDL
 	maxParam int
 
 	graph    *graph
@@ -137,7 +140,7 @@ func SpreadOf(p *Plan, e *Exchange, epoch uint64) *Plan {
 func newPlanner(in *Input) *planner {
 	return &planner{
 		catalog: in.Catalog, m: in.Map, path: in.Path, params: in.Params,
-		literal: in.Literal, isTemp: in.Temporary, maxParam: maxParam(in.Statement.Tree),
+		literal: in.Literal, isTemp: in.Temporary, tempCode: in.TemporaryCode, maxParam: maxParam(in.Statement.Tree),
 		graph: newGraph(), sublinks: map[*pg.SubLink]*ref{}, settled: map[*ref]bool{}, rekeyed: map[*ref]bool{},
 		nullable: map[*ref]bool{}, rows: map[*ref][]*rowCondition{}, blocks: map[*pg.SelectStmt]*block{},
 		plan: &Plan{Epoch: in.Map.Epoch},

@@ -106,6 +106,7 @@ func (p *planner) checkRoutines(onNode bool) {
 	if len(p.routines) == 0 {
 		return
 	}
+	p.temporaryCode() // what they use may be temporary
 	spread := p.spread()
 	for _, f := range p.routines {
 		b := p.bodyOf(f)

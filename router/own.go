@@ -3,11 +3,13 @@ package router
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/pgshoal/pgshoal/analyze"
+	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 )
@@ -328,7 +330,7 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 	for _, p := range s.txn.parts {
 		s.clean(p.conn)
 	}
-	s.hold, s.spends, s.listening, s.temporary, s.cursors = "", false, false, nil, nil
+	s.hold, s.spends, s.listening, s.temporary, s.temporaryCode, s.cursors = "", false, false, nil, nil, nil
 	s.pinned.Store("")
 	s.extended.statements = nil
 	s.changeSettings(s.startup)
@@ -359,6 +361,12 @@ func (s *session) noteTemporary(st *plannedStatement) {
 	}
 	s.saveTemporary()
 	for _, parsed := range stmts {
+		if name := plan.HidesIn(parsed.Tree); name != "" {
+			// It stays when the transaction rolls back, which only makes the planner more careful.
+			s.temporaryCode = append(s.temporaryCode, plan.TemporaryDDL{
+				Name: name, Text: st.text, Path: catalog.ParseSearchPath(s.searchPath, s.user),
+			})
+		}
 		for _, name := range temporaryNames(parsed.Tree) {
 			if s.temporary == nil {
 				s.temporary = map[string]bool{}
@@ -369,6 +377,9 @@ func (s *session) noteTemporary(st *plannedStatement) {
 			for _, o := range d.Objects {
 				_, name := analyze.Name(o.GetList().GetItems())
 				delete(s.temporary, name)
+				if s.txn.mode != modeExplicit {
+					s.temporaryCode = slices.DeleteFunc(s.temporaryCode, func(c plan.TemporaryDDL) bool { return c.Name == name })
+				}
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/ioloop"
 	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
 	"github.com/pgshoal/pgshoal/sqltext"
 )
@@ -59,7 +60,8 @@ type session struct {
 	relay    relayState
 
 	temporary     map[string]bool // names of temporary tables
-	schemaChanged bool            // the transaction has changed the schema
+	temporaryCode []plan.TemporaryDDL
+	schemaChanged bool // the transaction has changed the schema
 	ownCatalog    *catalog.Catalog
 	listening     bool
 	stopped       bool              // the last statement failed: the rest of its text is not run
