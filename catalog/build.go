@@ -189,7 +189,7 @@ func (b *builder) readLater(r [][]byte) {
 		if kind == 'P' {
 			fn.Source, fn.Unread = string(r[1]), r[1] == nil
 		} else {
-			fn.Distribution, fn.KeyArg, fn.KeyName = f.oid(), int(f.oid()), string(r[1])
+			fn.Distribution, fn.KeyArg, fn.KeyType, fn.KeyName = f.oid(), int(f.oid()), f.oid(), string(r[1])
 		}
 		return
 	}

@@ -170,6 +170,7 @@ type Function struct {
 	// KeyArg is the argument, counted from 1, that says on which node of Distribution a call runs; 0: none does.
 	KeyArg       int
 	KeyName      string // of that argument, if it has one
+	KeyType      uint32 // OID
 	Distribution uint32
 	// Calls are functions that it depends on: those of an aggregate, of its arguments' defaults, of a SQL-standard body.
 	Calls   []uint32

@@ -102,13 +102,13 @@ JOIN pg_language l ON l.oid = p.prolang
 WHERE p.oid {range} AND n.nspname !~ '^pg_temp_'
 
 -- part placed function
-SELECT concat_ws(' ', 'x', f.procid, f.distribution, f.argument), a.name, NULL, NULL, NULL, NULL
+SELECT concat_ws(' ', 'x', f.procid, f.distribution, f.argument, a.type), a.name, NULL, NULL, NULL, NULL
 FROM pg_shoal.functions f
 JOIN pg_proc p ON p.oid = f.procid
-LEFT JOIN LATERAL (
-    SELECT x.name, row_number() OVER (ORDER BY x.n) AS place
-    FROM unnest(p.proargnames, p.proargmodes) WITH ORDINALITY x(name, mode, n)
-    WHERE coalesce(x.mode, 'i') IN ('i', 'b', 'v') OR p.prokind = 'p') a ON a.place = f.argument
+JOIN LATERAL (
+    SELECT x.name, x.type, row_number() OVER (ORDER BY x.n) AS place
+    FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]), p.proargnames, p.proargmodes) WITH ORDINALITY x(type, name, mode, n)
+    WHERE x.type IS NOT NULL AND (coalesce(x.mode, 'i') IN ('i', 'b', 'v') OR p.prokind = 'p')) a ON a.place = f.argument
 
 -- part unique
 SELECT concat_ws(' ', 'u', i.indrelid, i.indnkeyatts, i.indisprimary, k.oid IS NOT NULL, i.indisexclusion, i.indpred IS NOT NULL,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
@@ -33,11 +34,11 @@ func (p *planner) keyedFunction(c *pg.FuncCall) *catalog.Function {
 // keyedCall pins a call to the node of its key.
 func (p *planner) keyedCall(c *pg.FuncCall, f *catalog.Function) {
 	d := p.m.Distribution(f.Distribution)
-	if d == nil {
+	kt, known := keyspace.TypeByOID(p.catalog.BaseType(f.KeyType))
+	if d == nil || !known || !KeyedType(d, kt) {
 		p.fail(refuse("Call create_distributed_function() again.", "the distribution of function %q does not exist any more", f.Name))
 		return
 	}
-	kt := d.Types[0]
 	column := KeyColumn{Type: kt, Column: fmt.Sprintf("%s.$%d", f.Name, f.KeyArg), Assigned: true}
 	if f.KeyName != "" {
 		column.Column = f.Name + "." + f.KeyName
@@ -91,9 +92,17 @@ func (p *planner) checkKeyed(f *catalog.Function) {
 			tables = slices.Concat(tables, p.writtenWith(t))
 		}
 	}
+	// A body is read for names: a table of the distribution is more likely meant than another one of its name.
+	meant := map[string]bool{}
+	for _, t := range tables {
+		if pl := p.placed(t); pl.placement == catalog.Distributed && pl.distribution == f.Distribution {
+			meant[strings.ToLower(t.Name)] = true
+		}
+	}
 	for _, t := range tables {
 		pl := p.placed(t)
 		switch {
+		case meant[strings.ToLower(t.Name)] && pl.distribution != f.Distribution:
 		case t.Kind == catalog.KindView || t.Kind == catalog.KindSequence:
 		case pl.placement == catalog.Local:
 			p.fail(refuse(hint, "%s uses local table %q, which has no rows where it runs", what, t.Name))
