@@ -91,3 +91,20 @@ func TestMaterializedViewsAndRights(t *testing.T) {
 		}
 	}
 }
+
+// The same in the extended protocol, in a transaction that has just made the view.
+func TestMaterializedViewsExtended(t *testing.T) {
+	t.Parallel()
+	conn := hiddenDatabase(t, "mat_extended")
+	run(t, conn, "CREATE TABLE d (id bigint PRIMARY KEY)", "SELECT create_distributed_table('d', 'id')", "INSERT INTO d SELECT generate_series(1, 100)")
+	for _, round := range []string{"CREATE", "CREATE AGAIN"} {
+		run(t, conn, "BEGIN")
+		for _, sql := range []string{"CREATE MATERIALIZED VIEW mv AS SELECT id FROM d WITH NO DATA", "REFRESH MATERIALIZED VIEW mv"} {
+			if _, err := conn.PgConn().ExecParams(t.Context(), sql, nil, nil, nil, nil).Close(); err != nil {
+				t.Fatalf("%s: %s\n%s", round, sql, describe(err))
+			}
+		}
+		expect(t, conn, "100", "SELECT count(*) FROM mv")
+		run(t, conn, "ROLLBACK")
+	}
+}

@@ -42,11 +42,19 @@ func (s *session) everyNodeParams(ctx context.Context, st *plannedStatement, po 
 		args.types = append(slices.Clone(args.types[:min(rw.Params, len(args.types))]), computedTypes...)
 		args.formats = append(slices.Clone(args.formats[:min(rw.Params, len(args.formats))]), make([]int16, len(args.values))...)[:len(args.values)]
 	}
-	answer, err := s.onHome(ctx, m, text, &args)
+	other := text
+	if st.plan.OtherText != "" {
+		other = st.plan.OtherText
+	}
+	var answer []byte
+	err = s.withLent(ctx, m, st.plan.Lent, func() (err error) {
+		answer, err = s.onHome(ctx, m, text, &args)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return answer, s.onOthers(ctx, m, st, text, &args)
+	return answer, s.onOthers(ctx, m, st, other, &args)
 }
 
 // bindRewritten binds a statement whose key is computed first: the rewritten text with one more

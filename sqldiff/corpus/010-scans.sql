@@ -60,7 +60,7 @@ SELECT * FROM orders TABLESAMPLE BERNOULLI (100);
 SELECT o.id, o.total FROM orders o TABLESAMPLE SYSTEM (100) REPEATABLE (7) WHERE o.total > 100 ORDER BY o.id;
 SELECT count(*) FROM orders TABLESAMPLE BERNOULLI (0);
 SELECT c.id, count(o.id) FROM customers c LEFT JOIN orders AS o (cust) TABLESAMPLE BERNOULLI (100) ON o.cust = c.id GROUP BY c.id;
-SELECT count(*) FROM (SELECT * FROM orders TABLESAMPLE SYSTEM (100)) x, customers TABLESAMPLE BERNOULLI (100) y WHERE x.id = y.id;
+SELECT count(*) FROM (SELECT * FROM orders TABLESAMPLE SYSTEM (100)) x, customers y TABLESAMPLE BERNOULLI (100) WHERE x.id = y.id;
 SELECT format('%s has %L', name, city) FROM customers;
 SELECT 1 + 1 AS two, now() IS NOT NULL AS n;
 SELECT name COLLATE "C", name COLLATE "en-x-icu" FROM customers;
