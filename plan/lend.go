@@ -80,7 +80,8 @@ func mentionsSystemColumn(m proto.Message) bool {
 func (p *planner) refresh(s *pg.RefreshMatViewStmt) {
 	p.plan.Writes = true
 	t := p.catalog.Lookup(p.path, s.Relation.Schemaname, s.Relation.Relname)
-	if t == nil {
+	if t == nil { // one that is made later may be over distributed tables
+		p.fail(&Refusal{Code: "42P01", Message: "relation \"" + s.Relation.Relname + "\" does not exist"})
 		return
 	}
 	p.touchTables([]*catalog.Table{t})
