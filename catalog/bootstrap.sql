@@ -906,11 +906,19 @@ CREATE TABLE pg_shoal.seen (
 CREATE INDEX seen_xid ON pg_shoal.seen (xid);
 GRANT SELECT ON pg_shoal.seen TO PUBLIC;
 
-CREATE FUNCTION pg_shoal.mark(gid text, nodes text[]) RETURNS void
-LANGUAGE sql SECURITY DEFINER
+-- Any role may have to record its part, but only the coordinator can under this name: somebody else's record of a transaction that
+-- is under way would fail its commit, or make readers believe that there is no such transaction. Who makes up a name of his own costs
+-- readers a further look at it, and nothing else.
+CREATE FUNCTION pg_shoal.mark(gid text, nodes text[], secret text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
-    INSERT INTO pg_shoal.seen VALUES (gid, nodes, pg_current_xact_id())
+BEGIN
+    IF right(gid, 32) IS DISTINCT FROM left(encode(sha256(convert_to(secret, 'UTF8')), 'hex'), 32) THEN
+        RAISE EXCEPTION 'transaction % can be recorded only by its coordinator', gid USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    INSERT INTO pg_shoal.seen VALUES (gid, nodes, pg_current_xact_id());
+END
 $$;
 
 -- step 4

@@ -153,7 +153,10 @@ func TestAtomicReadWaitsForCommit(t *testing.T) {
 	a, b := accounts(t, setup, "atomic_wait", 30)
 	nodeA, nodeB := nodeWith(t, "atomic_wait", a), nodeWith(t, "atomic_wait", b)
 	gid := twopc.NewID("testcluster", nodeA).GID
-	mark := fmt.Sprintf("SELECT pg_shoal.mark('%s', '{%s,%s}')", gid, nodeA, nodeB)
+	record := func(gid string) string {
+		return fmt.Sprintf("INSERT INTO pg_shoal.seen VALUES ('%s', '{%s,%s}', pg_current_xact_id())", gid, nodeA, nodeB)
+	}
+	mark := record(gid)
 	connA, connB := connect(t, shared().NodeDSN(nodeA)), connect(t, shared().NodeDSN(nodeB))
 	run(t, connB, "BEGIN", fmt.Sprintf("UPDATE atomic_wait SET balance = balance + 10 WHERE id = %d", b), mark, "PREPARE TRANSACTION '"+gid+"'")
 	run(t, connA, "BEGIN", fmt.Sprintf("UPDATE atomic_wait SET balance = balance - 10 WHERE id = %d", a), mark, "COMMIT")
@@ -177,6 +180,20 @@ func TestAtomicReadWaitsForCommit(t *testing.T) {
 		t.Errorf("the sum is %s", sum)
 	}
 	// A name that somebody has only written holds nobody up.
-	run(t, connA, fmt.Sprintf("SELECT pg_shoal.mark('%s', '{%s,%s}')", twopc.NewID("testcluster", nodeA).GID, nodeA, nodeB))
+	run(t, connA, record(twopc.NewID("testcluster", nodeA).GID))
 	expect(t, reader, "3000", "SELECT sum(balance) FROM atomic_wait")
+}
+
+// TestOthersCannotRecord lets a role record the name of a transaction that another one coordinates, which it can read while that is prepared.
+func TestOthersCannotRecord(t *testing.T) {
+	setup := client(t)
+	run(t, setup, "CREATE ROLE recorder LOGIN PASSWORD 'secret'")
+	conn := connect(t, shared().RoleDSN(0, "recorder", "secret", "postgres"))
+	gid := twopc.NewID("testcluster", "node2").GID
+	for _, secret := range []string{"'guess'", "NULL"} {
+		_, err := conn.Exec(t.Context(), fmt.Sprintf("SELECT pg_shoal.mark('%s', '{node1,node2}', %s)", gid, secret))
+		refused(t, err, "42501", "can be recorded only by its coordinator")
+	}
+	_, err := conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO pg_shoal.seen VALUES ('%s', '{node1}', pg_current_xact_id())", gid))
+	refused(t, err, "42501")
 }

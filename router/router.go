@@ -45,6 +45,8 @@ type Config struct {
 	HTTP            string // address of health and metrics, for status only
 	MemberTTL       time.Duration
 	Tracer          Tracer // nil: off
+	// CommitHook is called at the points of a two-phase commit, see twopc.Driver; for tests, usually nil.
+	CommitHook func(point string)
 }
 
 func (c *Config) validate() error {

@@ -289,7 +289,7 @@ func (s *session) commitParts(ctx context.Context) error {
 	s.mu.Lock()
 	s.span.gid = id.GID
 	s.mu.Unlock()
-	err := twopc.Commit(ctx, id, list)
+	err := twopc.Driver{Hook: s.router.cfg.CommitHook}.Commit(ctx, id, list)
 	s.router.measures.twoPhase(err)
 	if err != nil {
 		_ = s.finishReaders(ctx, parts[writers:], "ROLLBACK")

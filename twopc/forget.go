@@ -44,10 +44,11 @@ const outcomeSeen = "seen"
 type memory struct {
 	keepCommit, keepAbort, keepSeen time.Duration
 	marks                           map[decisions]mark
+	hook                            func(point string)
 }
 
-func newMemory(keepCommit, keepAbort, keepSeen time.Duration) *memory {
-	return &memory{keepCommit: keepCommit, keepAbort: keepAbort, keepSeen: keepSeen, marks: make(map[decisions]mark)}
+func newMemory(cfg SettlerConfig) *memory {
+	return &memory{keepCommit: cfg.KeepCommit, keepAbort: cfg.KeepAbort, keepSeen: cfg.KeepSeen, marks: make(map[decisions]mark), hook: cfg.Hook}
 }
 
 // forget removes what was marked long enough ago, marks what is there now, and returns the number
@@ -108,6 +109,9 @@ func (m *memory) forgetAt(ctx context.Context, nodes Nodes, at decisions, prepar
 		return 0, nil
 	}
 	total := 0
+	if marked && m.hook != nil {
+		m.hook("before forget " + at.node)
+	}
 	for marked {
 		n, err := remove(ctx, nodes, at, old, prepared)
 		if err != nil {

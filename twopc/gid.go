@@ -16,7 +16,7 @@ const (
 // ID is a distributed transaction as its coordinator knows it.
 type ID struct {
 	GID string
-	// secret is what pg_shoal.decide wants: all roles of a node can read gids, and must not be able to decide.
+	// secret is what pg_shoal.decide and mark want: all roles of a node can read gids, and must not be able to decide.
 	secret string
 	// nodes are the participants, as a literal of SQL.
 	nodes string

@@ -99,7 +99,7 @@ func (s *Settler) Resolve(ctx context.Context, m *keyspace.Map, gid, want string
 			return Transaction{}, &Conflict{GID: gid, Decider: f.decider, State: state}
 		}
 	}
-	one := settlement{nodes: s.nodes, decider: f.decider, database: f.database, away: l.away, failed: map[string]error{}}
+	one := settlement{nodes: s.nodes, decider: f.decider, database: f.database, away: l.away, failed: map[string]error{}, hook: s.cfg.Hook}
 	if !slices.Contains(names, f.decider) {
 		one.away[f.decider] = errDeciderGone
 	}

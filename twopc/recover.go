@@ -64,6 +64,10 @@ const lockTimeout = time.Second
 //
 // What cannot be settled now is left and reported; the error says which nodes are the reason.
 func Recover(ctx context.Context, nodes Nodes, cluster string, names []string, grace time.Duration) (Report, error) {
+	return recoverAll(ctx, nodes, cluster, names, grace, nil)
+}
+
+func recoverAll(ctx context.Context, nodes Nodes, cluster string, names []string, grace time.Duration, hook func(string)) (Report, error) {
 	l := list(ctx, nodes, cluster, names)
 	type place struct{ decider, database string }
 	groups := make(map[place][]*found)
@@ -77,7 +81,7 @@ func Recover(ctx context.Context, nodes Nodes, cluster string, names []string, g
 	var group sync.WaitGroup
 	for at, fs := range groups {
 		group.Go(func() {
-			s := &settlement{nodes: nodes, decider: at.decider, database: at.database, away: maps.Clone(l.away), failed: make(map[string]error)}
+			s := &settlement{nodes: nodes, decider: at.decider, database: at.database, away: maps.Clone(l.away), failed: make(map[string]error), hook: hook}
 			if !slices.Contains(names, at.decider) {
 				s.away[at.decider] = errDeciderGone
 			}
@@ -109,6 +113,7 @@ type settlement struct {
 	decider, database string
 	away              map[string]error // nodes that are not asked again in this round
 	failed            map[string]error // the last error of each node
+	hook              func(point string)
 }
 
 func (s *settlement) settle(ctx context.Context, fs []*found) []Transaction {
@@ -159,6 +164,10 @@ func (s *settlement) perform(ctx context.Context, gid, node string, what step) (
 	if err := s.away[node]; err != nil {
 		s.failed[node] = err
 		return lost, err
+	}
+	if s.hook != nil {
+		s.hook("before " + what.String() + " " + node)
+		defer func() { s.hook("after " + what.String() + " " + node) }()
 	}
 	rows, err := s.nodes.Query(ctx, node, s.database, recoveryStatement(what, gid))
 	switch code := sqlState(err); {

@@ -156,7 +156,7 @@ func testForget(t *testing.T, c *testNodes) {
 	// This one began early and decides after the mark: a young decision with an old time.
 	late := c.begin(t, "app", "", "n1", "n2")
 
-	m := newMemory(0, 0, 0)
+	m := newMemory(SettlerConfig{})
 	seen := func(gid string) int {
 		return len(c.ask("n1", "app", "SELECT FROM pg_shoal.seen WHERE gid = "+quote(gid)))
 	}

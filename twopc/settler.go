@@ -27,6 +27,8 @@ type SettlerConfig struct {
 	// KeepAbort are the least times they stay: 10 minutes and 24 hours. KeepSeen is that of the records that atomic
 	// reads compare, and must be well above the time that such a read may take to begin: a minute.
 	ForgetEvery, KeepCommit, KeepAbort, KeepSeen time.Duration
+	// Hook is called before and after each step of a settlement, "after record abort n1", and "before forget n1"; nil is none.
+	Hook func(point string)
 }
 
 func (c *SettlerConfig) validate() error {
@@ -73,7 +75,7 @@ func NewSettler(cfg SettlerConfig, connect Connect) (*Settler, error) {
 	return &Settler{
 		cfg:    cfg,
 		nodes:  &connections{connect: connect, timeout: cfg.QueryTimeout, lanes: make(map[lane]*connection)},
-		memory: newMemory(cfg.KeepCommit, cfg.KeepAbort, cfg.KeepSeen),
+		memory: newMemory(cfg),
 	}, nil
 }
 
@@ -82,7 +84,7 @@ func (s *Settler) Settle(ctx context.Context, m *keyspace.Map) (Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := s.nodes.use(ctx, m)
-	report, err := Recover(ctx, s.nodes, m.Cluster, names, s.cfg.Grace)
+	report, err := recoverAll(ctx, s.nodes, m.Cluster, names, s.cfg.Grace, s.cfg.Hook)
 	// Databases must stay droppable, and the primary of a node that did not answer is looked for again.
 	defer s.nodes.drop(ctx, func(l lane) bool { return l.database != "" || report.Unreachable[l.node] != nil })
 	if time.Since(s.looked) < s.cfg.ForgetEvery || len(report.Unreachable) > 0 {

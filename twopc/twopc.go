@@ -162,7 +162,9 @@ func statement(s step, id ID) string {
 }
 
 // record records the part where it commits, for atomic reads.
-func record(id ID) string { return ", pg_shoal.mark(" + quote(id.GID) + ", " + id.nodes + ")" }
+func record(id ID) string {
+	return ", pg_shoal.mark(" + quote(id.GID) + ", " + id.nodes + ", " + quote(id.secret) + ")"
+}
 
 // finishAsOwner completes a transaction that SET LOCAL ROLE had made another role's: that role
 // ended with the transaction, and PostgreSQL lets only the owner complete it.

@@ -163,7 +163,11 @@ func newController(cfg *config.Config, l net.Listener, store topo.Store, log *sl
 		bootstrap = append(bootstrap, control.JoinRequest{Name: b.Name, DSN: b.DSN, Region: b.Region, Weight: b.Weight})
 	}
 	access := nodeAccess(&cfg.Nodes, cfg.Nodes.AdminUser, admin)
-	settler, err := twopc.NewSettler(twopc.SettlerConfig{}, func(ctx context.Context, node keyspace.Node, database string) (*pgx.Conn, error) {
+	hook, err := faultPoints(log)
+	if err != nil {
+		return nil, err
+	}
+	settler, err := twopc.NewSettler(twopc.SettlerConfig{Hook: hook}, func(ctx context.Context, node keyspace.Node, database string) (*pgx.Conn, error) {
 		config, err := access.Config(node, database)
 		if err != nil {
 			return nil, err

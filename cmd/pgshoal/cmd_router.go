@@ -125,6 +125,9 @@ func runRouter(ctx context.Context, env *environment, opts *routerOptions) error
 	if err != nil {
 		return err
 	}
+	if rc.CommitHook, err = faultPoints(p.log); err != nil {
+		return err
+	}
 	if p.router, err = router.New(rc, p.store, p.log); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pgshoal/pgshoal/config"
 	"github.com/pgshoal/pgshoal/control"
+	"github.com/pgshoal/pgshoal/fault"
 	"github.com/pgshoal/pgshoal/localcluster"
 	"github.com/pgshoal/pgshoal/topo"
 	"github.com/pgshoal/pgshoal/topo/etcdtopo"
@@ -55,6 +57,17 @@ func loadLocal(dir string) (*config.Config, error) {
 			"Start one with: pgshoal up --dir "+layout.Dir)
 	}
 	return cfg, err
+}
+
+// faultPoints are where tests want this process to end or stop; nil, as always elsewhere, is nowhere.
+func faultPoints(log *slog.Logger) (func(point string), error) {
+	text := os.Getenv(fault.Variable)
+	points, err := fault.Parse(text)
+	if points == nil || err != nil {
+		return nil, err
+	}
+	log.Warn("this process will kill or stop itself: "+fault.Variable+" is set, which is for tests only", "rules", text)
+	return points.Reached, nil
 }
 
 func openStore(cfg *config.Config) (topo.Store, error) {
