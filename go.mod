@@ -3,6 +3,7 @@ module github.com/pgshoal/pgshoal
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/lib/pq v1.12.3

@@ -4,6 +4,7 @@ package fault
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"strconv"
 	"strings"
@@ -29,14 +30,15 @@ type Points struct {
 	mu     sync.Mutex
 	rules  []rule
 	signal func(syscall.Signal)
+	log    io.Writer
 }
 
-// Parse reads rules; it returns nil when there are none.
-func Parse(text string) (*Points, error) {
+// Parse reads rules; it returns nil when there are none. What they do is written to the log first.
+func Parse(text string, log io.Writer) (*Points, error) {
 	if text == "" {
 		return nil, nil
 	}
-	p := &Points{signal: signalSelf}
+	p := &Points{signal: signalSelf, log: log}
 	for one := range strings.SplitSeq(text, ",") {
 		point, what, found := strings.Cut(one, "=")
 		action, count, counted := strings.Cut(what, "@")
@@ -57,20 +59,24 @@ func Parse(text string) (*Points, error) {
 func (p *Points) Reached(point string) {
 	name := point[:max(strings.LastIndexByte(point, ' '), 0)]
 	p.mu.Lock()
-	var signal syscall.Signal
+	defer p.mu.Unlock() // only one acts at a time
 	for i := range p.rules {
 		r := &p.rules[i]
 		if r.point != name || r.left == 0 {
 			continue
 		}
 		if r.left--; r.left == 0 {
-			signal = r.signal
+			p.acting(r)
+			p.signal(r.signal)
 		}
 	}
-	p.mu.Unlock()
-	if signal != 0 {
-		p.signal(signal)
-	}
+}
+
+// Line begins the line that is written before a rule acts.
+const Line = "fault point "
+
+func (p *Points) acting(r *rule) {
+	_, _ = fmt.Fprintf(p.log, "%s%s: %v\n", Line, strings.ReplaceAll(r.point, " ", "-"), r.signal)
 }
 
 // signalSelf aims at its own thread: the signal counts before the next instruction, and then stops or ends all threads.

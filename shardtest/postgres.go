@@ -119,13 +119,18 @@ func (p *Postgres) Start() {
 }
 
 // Stop shuts the server down, ending its connections; it does nothing when the server is down.
-func (p *Postgres) Stop() {
+func (p *Postgres) Stop() { p.tb.Helper(); p.shutDown(syscall.SIGINT) }
+
+// StopImmediately is pg_ctl stop -m immediate: no checkpoint, and recovery at the next start.
+func (p *Postgres) StopImmediately() { p.tb.Helper(); p.shutDown(syscall.SIGQUIT) }
+
+func (p *Postgres) shutDown(how syscall.Signal) {
 	p.tb.Helper()
 	if p.run == nil {
 		return
 	}
 	run := p.run
-	if err := run.process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := run.process.Signal(how); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.tb.Errorf("stop PostgreSQL: %v", err)
 	}
 	select {

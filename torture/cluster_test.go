@@ -1,123 +1,208 @@
 package torture
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgshoal/pgshoal/shardtest"
+	"github.com/pgshoal/pgshoal/topo/etcdtopo"
 )
 
-// processes are the parts of a cluster on this machine, as its supervisor started them.
-type processes struct {
-	t      *testing.T
-	binary string
-	dir    string
+const (
+	nodeCount       = 3
+	routerCount     = 2
+	controllerCount = 2
+	startTimeout    = 60 * time.Second
+)
+
+// node is a server and the proxy that its address in the map leads to.
+type node struct {
+	name   string
+	server *shardtest.Postgres
+	proxy  *proxy
 }
 
-type part struct {
-	Name string
-	PID  int
-	DSN  string
+// cluster is what production runs: routers and controllers as processes, with a network between them and everything else.
+type cluster struct {
+	t                    *testing.T
+	dir                  string
+	owners               *owners
+	events               chan event
+	nodes                []*node
+	store                *proxy // before etcd
+	routers, controllers []*process
+	dsns                 []string // of the routers
+	schedule             *schedule
 }
 
-type status struct {
-	Health                      string
-	Nodes, Routers, Controllers []part
-}
-
-// startCluster builds the program and starts three nodes, a router and a controller.
-func startCluster(t *testing.T) *processes {
+func startCluster(t *testing.T, seed uint64) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgshoal-torture")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { // the servers run as another user when this one is root
-		t.Fatal(err)
+	c := &cluster{
+		t: t, dir: dir, owners: &owners{pids: map[int]string{}}, events: make(chan event, 1000),
+		schedule: &schedule{rand.New(rand.NewPCG(seed, 1)), map[string]int{}},
 	}
-	c := &processes{t: t, binary: filepath.Join(dir, "pgshoal"), dir: filepath.Join(dir, "cluster")}
-	c.command("go", "build", "-buildvcs=false", "-o", c.binary, "../cmd/pgshoal")
-	t.Cleanup(func() { _ = exec.Command(c.binary, "down", "--dir", c.dir).Run() })
-	c.command(c.binary, "up", "--dir", c.dir, "--nodes", "3", "--port", "0", "--http", "127.0.0.1:0", "--detach", "--unsafe-fast")
+	binary := filepath.Join(dir, "pgshoal")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "../cmd/pgshoal").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	c.startNodes()
+	c.startStore()
+	config := c.writeConfig()
+	for i := range controllerCount {
+		c.controllers = append(c.controllers, c.process(binary, "controller", i, "--config", config, "--http", freeAddress(t)))
+		c.controllers[i].start(t, c.schedule.rules("controller"))
+	}
+	for i := range routerCount {
+		address, web := freeAddress(t), freeAddress(t)
+		_, port, _ := net.SplitHostPort(address)
+		c.routers = append(c.routers, c.process(binary, "router", i, "--config", config, "--port", port, "--http", web))
+		c.dsns = append(c.dsns, "postgres://postgres@"+address+"/postgres?sslmode=disable&default_query_exec_mode=exec")
+		c.routers[i].start(t, "")
+		c.await("router "+c.routers[i].name, func() bool { return answers("http://" + web + "/readyz") })
+	}
 	return c
 }
 
-func (c *processes) command(name string, args ...string) []byte {
+func (c *cluster) startNodes() {
 	c.t.Helper()
-	var stderr bytes.Buffer
-	cmd := exec.Command(name, args...)
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		c.t.Fatalf("%s %v: %v\n%s%s", name, args, err, out, stderr.Bytes())
+	c.nodes = make([]*node, nodeCount)
+	var group sync.WaitGroup
+	for i := range c.nodes {
+		group.Go(func() {
+			server := shardtest.StartPostgres(c.t, "track_commit_timestamp=on", "max_connections=200")
+			c.nodes[i] = &node{name: fmt.Sprintf("node%d", i+1), server: server, proxy: startProxy(c.t, server.Address(), c.owners)}
+		})
 	}
-	return out
+	group.Wait()
+	if c.t.Failed() {
+		c.t.FailNow()
+	}
 }
 
-func (c *processes) status() status {
+func (c *cluster) startStore() {
 	c.t.Helper()
-	var s status
-	out, err := exec.Command(c.binary, "status", "--dir", c.dir, "--json").Output()
-	if len(out) == 0 {
-		c.t.Fatalf("status: %v", err)
-	}
-	if err := json.Unmarshal(out, &s); err != nil {
+	etcd, err := etcdtopo.StartServer(c.t.Context(), etcdtopo.ServerConfig{
+		Dir: filepath.Join(c.dir, "etcd"), ClientListen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	return s
+	c.t.Cleanup(etcd.Close)
+	c.store = startProxy(c.t, strings.TrimPrefix(etcd.Endpoint(), "http://"), c.owners)
 }
 
-// awaitHealthy waits until the supervisor has started everything again.
-func (c *processes) awaitHealthy() status {
+func (c *cluster) writeConfig() string {
 	c.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for {
-		s := c.status()
-		if s.Health == "healthy" {
-			return s
+	var bootstrap strings.Builder
+	for _, n := range c.nodes {
+		fmt.Fprintf(&bootstrap, "    - {name: %s, dsn: \"postgres://postgres@%s/postgres?sslmode=disable\"}\n", n.name, n.proxy.address())
+	}
+	text := fmt.Sprintf(`cluster: {name: torture}
+etcd: {endpoints: ["http://%s"]}
+nodes:
+  service_password: s3cret
+  sslmode: disable
+  bootstrap:
+%srouter: {listen: "127.0.0.1:6432", auth: [{method: trust}]}
+telemetry: {log_level: info}
+`, c.store.address(), bootstrap.String())
+	file := filepath.Join(c.dir, "pgshoal.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return file
+}
+
+func (c *cluster) process(binary, kind string, i int, args ...string) *process {
+	name := fmt.Sprintf("%s%d", kind, i+1)
+	p := &process{
+		name: name, kind: kind, binary: binary, args: append([]string{kind, "--name", name}, args...),
+		log: filepath.Join(c.dir, name+".log"), owners: c.owners, events: c.events,
+	}
+	c.t.Cleanup(func() {
+		p.kill()
+		if c.t.Failed() {
+			c.t.Log(p.tail())
 		}
+	})
+	return p
+}
+
+// await waits for something that the cluster reaches by itself.
+func (c *cluster) await(what string, done func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(startTimeout)
+	for !done() {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("the cluster does not recover: %s", c.command(c.binary, "status", "--dir", c.dir))
+			c.t.Fatalf("%s is not ready after %v", what, startTimeout)
+		}
+		pause(c.t.Context(), 20*time.Millisecond)
+	}
+}
+
+func answers(url string) bool {
+	resp, err := http.Get(url)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// execute runs statements through a router.
+func (c *cluster) execute(statements ...string) {
+	c.t.Helper()
+	conn, err := pgx.Connect(c.t.Context(), c.dsns[0])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for _, sql := range statements {
+		if _, err := conn.Exec(c.t.Context(), sql); err != nil {
+			c.t.Fatalf("%s: %v", sql, err)
 		}
 	}
 }
 
-// faults hurts parts at random until the context ends, and returns what it did.
-func (c *processes) faults(ctx context.Context, random *rand.Rand) map[string]int {
-	done := map[string]int{}
-	for pause(ctx, time.Duration(200+random.IntN(1500))*time.Millisecond) {
-		s := c.status()
-		kind := []string{"kill router", "stop router", "crash node", "crash node", "kill controller", "stop controller"}[random.IntN(6)]
-		how, what, _ := strings.Cut(kind, " ")
-		list := map[string][]part{"router": s.Routers, "node": s.Nodes, "controller": s.Controllers}[what]
-		if len(list) == 0 {
-			continue
+// onNodes asks the nodes behind the routers' back.
+func (c *cluster) onNodes(f func(*pgx.Conn)) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		conn, err := pgx.Connect(c.t.Context(), n.server.DSN("", ""))
+		if err != nil {
+			c.t.Fatal(err)
 		}
-		pid := list[random.IntN(len(list))].PID
-		if pid <= 1 {
-			continue // it is just being started again
-		}
-		done[kind]++
-		switch how {
-		case "kill", "crash": // after an immediate shutdown the supervisor would leave a server down, as people did it
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		case "stop":
-			// Sometimes for longer than recovery waits, so that it decides meanwhile.
-			_ = syscall.Kill(pid, syscall.SIGSTOP)
-			pause(ctx, time.Duration(100+random.IntN(7000))*time.Millisecond)
-			_ = syscall.Kill(pid, syscall.SIGCONT)
-		}
+		f(conn)
+		_ = conn.Close(context.Background())
 	}
-	return done
 }
 
 // pause waits and reports whether there is time left.
@@ -130,9 +215,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func (o *outcomes) String() string {
-	return fmt.Sprintf("tried %d, committed %d, failed %d, in doubt at the client %d, deadlocks broken %d",
-		len(o.list), o.count(committed), o.count(failed), o.count(unknown), o.deadlocks)
 }

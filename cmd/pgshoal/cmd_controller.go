@@ -82,7 +82,11 @@ func runController(parent context.Context, env *environment, opts *controllerOpt
 		return err
 	}
 	defer listener.Close()
-	ctrl, err := newController(cfg, listener, store, log)
+	hook, err := faultPoints(env, log)
+	if err != nil {
+		return err
+	}
+	ctrl, err := newController(cfg, listener, store, log, hook)
 	if err != nil {
 		return err
 	}
@@ -136,7 +140,7 @@ func listenController(ctx context.Context, opts *controllerOptions, cfg *config.
 	return l, nil
 }
 
-func newController(cfg *config.Config, l net.Listener, store topo.Store, log *slog.Logger) (*control.Controller, error) {
+func newController(cfg *config.Config, l net.Listener, store topo.Store, log *slog.Logger, hook func(point string)) (*control.Controller, error) {
 	service, err := cfg.Nodes.ReadServicePassword()
 	if err != nil {
 		return nil, err
@@ -163,10 +167,6 @@ func newController(cfg *config.Config, l net.Listener, store topo.Store, log *sl
 		bootstrap = append(bootstrap, control.JoinRequest{Name: b.Name, DSN: b.DSN, Region: b.Region, Weight: b.Weight})
 	}
 	access := nodeAccess(&cfg.Nodes, cfg.Nodes.AdminUser, admin)
-	hook, err := faultPoints(log)
-	if err != nil {
-		return nil, err
-	}
 	settler, err := twopc.NewSettler(twopc.SettlerConfig{Hook: hook}, func(ctx context.Context, node keyspace.Node, database string) (*pgx.Conn, error) {
 		config, err := access.Config(node, database)
 		if err != nil {

@@ -125,7 +125,7 @@ func runRouter(ctx context.Context, env *environment, opts *routerOptions) error
 	if err != nil {
 		return err
 	}
-	if rc.CommitHook, err = faultPoints(p.log); err != nil {
+	if rc.CommitHook, err = faultPoints(p.env, p.log); err != nil {
 		return err
 	}
 	if p.router, err = router.New(rc, p.store, p.log); err != nil {

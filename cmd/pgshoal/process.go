@@ -60,9 +60,9 @@ func loadLocal(dir string) (*config.Config, error) {
 }
 
 // faultPoints are where tests want this process to end or stop; nil, as always elsewhere, is nowhere.
-func faultPoints(log *slog.Logger) (func(point string), error) {
+func faultPoints(env *environment, log *slog.Logger) (func(point string), error) {
 	text := os.Getenv(fault.Variable)
-	points, err := fault.Parse(text)
+	points, err := fault.Parse(text, env.stderr)
 	if points == nil || err != nil {
 		return nil, err
 	}
