@@ -901,7 +901,8 @@ $$;
 CREATE TABLE pg_shoal.seen (
     gid   text PRIMARY KEY,
     nodes text[] NOT NULL, -- that take part
-    xid   xid8 NOT NULL
+    xid   xid8 NOT NULL,
+    at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX seen_xid ON pg_shoal.seen (xid);
 GRANT SELECT ON pg_shoal.seen TO PUBLIC;

@@ -99,6 +99,7 @@ type counts struct {
 	settleError                   string
 	inDoubt                       int // transactions that could not be settled when it was tried last
 	oldestInDoubt                 time.Duration
+	lostParts                     uint64 // of committed transactions, by failovers
 }
 
 // term is one time of leadership.
@@ -247,9 +248,13 @@ func (c *Controller) settle(ctx context.Context, t *term) {
 	c.mu.Lock()
 	c.counters.settled += uint64(n)
 	c.counters.inDoubt, c.counters.oldestInDoubt = report.Left()
+	c.counters.lostParts += uint64(len(report.Lost))
 	news := c.counters.settleError != text
 	c.counters.settleError = text
 	c.mu.Unlock()
+	for _, p := range report.Lost {
+		c.log.Error("a failover has lost a node's part of a committed transaction", "node", p.Node, "gid", p.GID, "database", p.Database, "committed_on", p.Found)
+	}
 	if n > 0 {
 		c.log.Info("settled in-doubt transactions", "count", n)
 	}

@@ -136,6 +136,7 @@ type Stats struct {
 	Settled           uint64
 	InDoubt           int // transactions over several nodes that could not be settled
 	OldestInDoubt     time.Duration
+	LostParts         uint64 // of committed transactions, by failovers that lost acknowledged data
 	FencesRemoved     uint64
 	Fences            int
 	Distributions     int
@@ -145,7 +146,7 @@ type Stats struct {
 // Stats returns a snapshot. Only the leader knows about nodes.
 func (c *Controller) Stats() Stats {
 	c.mu.Lock()
-	s := Stats{Terms: c.counters.terms, Settled: c.counters.settled, FencesRemoved: c.counters.fencesRemoved}
+	s := Stats{Terms: c.counters.terms, Settled: c.counters.settled, FencesRemoved: c.counters.fencesRemoved, LostParts: c.counters.lostParts}
 	inDoubt, oldest := c.counters.inDoubt, c.counters.oldestInDoubt
 	t := c.term
 	c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 type ControllerCollector struct {
 	stats func() control.Stats
 
-	inDoubt, oldestInDoubt *prometheus.Desc
+	inDoubt, oldestInDoubt, lostParts *prometheus.Desc
 
 	leader, terms, epoch, topology, settled, fences, fencesRemoved, distributions *prometheus.Desc
 
@@ -29,6 +29,7 @@ func NewControllerCollector(stats func() control.Stats) *ControllerCollector {
 		settled:       describe("controller_settled_transactions_total", "In-doubt transactions settled by this controller."),
 		inDoubt:       describe("transactions_in_doubt", "Transactions over several nodes that are prepared for seconds and could not be settled."),
 		oldestInDoubt: describe("transactions_in_doubt_oldest_seconds", "Age of the oldest of them, 0 when there is none."),
+		lostParts:     describe("transactions_lost_parts_total", "Parts of committed transactions that a failover to a lagging replica has lost."),
 		fences:        describe("controller_fences", "Fences in the map: statements wait while there are any."),
 		fencesRemoved: describe("controller_fences_removed_total", "Fences of dead processes removed by this controller."),
 		distributions: describe("controller_distributions", "Distributions in the map."),
@@ -47,7 +48,7 @@ func (c *ControllerCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leader, c.terms, c.epoch, c.topology, c.settled, c.fences, c.fencesRemoved, c.distributions,
 		c.nodeUp, c.nodeActive, c.nodeShards, c.serverUp, c.serverPrimary, c.lagBytes, c.lagSeconds,
-		c.inDoubt, c.oldestInDoubt,
+		c.inDoubt, c.oldestInDoubt, c.lostParts,
 	} {
 		ch <- d
 	}
@@ -61,6 +62,7 @@ func (c *ControllerCollector) Collect(ch chan<- prometheus.Metric) {
 	e.counter(c.terms, s.Terms)
 	e.counter(c.settled, s.Settled)
 	e.counter(c.fencesRemoved, s.FencesRemoved)
+	e.counter(c.lostParts, s.LostParts)
 	if !s.Leader {
 		return
 	}

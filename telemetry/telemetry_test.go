@@ -141,8 +141,8 @@ pgshoal_server_up{address="c:1",node="n1"} 0
 	lint(t, c)
 	stats.Leader = false
 	families, err := registryOf(c).Gather()
-	if err != nil || len(families) != 4 {
-		t.Errorf("a standby shows %d metrics, want 4 (%v)", len(families), err)
+	if err != nil || len(families) != 5 {
+		t.Errorf("a standby shows %d metrics, want 5 (%v)", len(families), err)
 	}
 }
 

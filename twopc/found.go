@@ -31,13 +31,16 @@ type listing struct {
 	prepared map[string]*found // by gid
 	// preparing are the transactions of which some node still runs the PREPARE: slow, not stuck.
 	preparing map[string]bool
-	away      map[string]error // by node
+	away      map[string]error  // by node
+	timelines map[string]string // by node; each failover makes another one
 }
 
 // listSQL lists the prepared transactions of the cluster, with their age by the node's own clock.
 func listSQL(cluster string) string {
 	prefix := clusterPrefix(cluster)
 	return `SELECT 'standby', '', '', '0' WHERE pg_catalog.pg_is_in_recovery()
+UNION ALL
+SELECT 'timeline', CASE WHEN pg_catalog.pg_is_in_recovery() THEN '' ELSE left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8) END, '', '0'
 UNION ALL
 SELECT 'prepared', gid, database::text, ceil(extract(epoch FROM now() - prepared) * 1000)::text
 FROM pg_catalog.pg_prepared_xacts WHERE starts_with(gid, ` + quote(prefix) + `)
@@ -50,7 +53,7 @@ WHERE state = 'active' AND starts_with(query, ` + quote(inTransaction) + `)
 
 // list asks all nodes at once.
 func list(ctx context.Context, nodes Nodes, cluster string, names []string) *listing {
-	l := &listing{prepared: make(map[string]*found), preparing: make(map[string]bool), away: make(map[string]error)}
+	l := &listing{prepared: make(map[string]*found), preparing: make(map[string]bool), away: make(map[string]error), timelines: make(map[string]string)}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for _, name := range names {
@@ -82,6 +85,8 @@ func (l *listing) add(node, cluster string, rows [][]string) error {
 		switch {
 		case kind == "standby":
 			return errStandby
+		case kind == "timeline":
+			l.timelines[node] = gid
 		case !ours:
 		case kind == "preparing":
 			l.preparing[gid] = true

@@ -31,6 +31,8 @@ type Report struct {
 	Transactions []Transaction
 	// Unreachable are the nodes that could not be listed; what they have prepared is not known.
 	Unreachable map[string]error
+	// Lost are parts of committed transactions that a failover has lost. Each is reported once.
+	Lost []LostPart
 }
 
 // Left returns how many transactions are still in doubt, and the age of the oldest.
@@ -64,11 +66,10 @@ const lockTimeout = time.Second
 //
 // What cannot be settled now is left and reported; the error says which nodes are the reason.
 func Recover(ctx context.Context, nodes Nodes, cluster string, names []string, grace time.Duration) (Report, error) {
-	return recoverAll(ctx, nodes, cluster, names, grace, nil)
+	return recoverListed(ctx, nodes, list(ctx, nodes, cluster, names), names, grace, nil)
 }
 
-func recoverAll(ctx context.Context, nodes Nodes, cluster string, names []string, grace time.Duration, hook func(string)) (Report, error) {
-	l := list(ctx, nodes, cluster, names)
+func recoverListed(ctx context.Context, nodes Nodes, l *listing, names []string, grace time.Duration, hook func(string)) (Report, error) {
 	type place struct{ decider, database string }
 	groups := make(map[place][]*found)
 	for _, f := range l.settleable(grace) {

@@ -61,10 +61,11 @@ func (c *SettlerConfig) validate() error {
 type Settler struct {
 	cfg SettlerConfig
 
-	mu     sync.Mutex // held by Settle: one round at a time
-	nodes  *connections
-	memory *memory
-	looked time.Time // when decisions were looked at last
+	mu        sync.Mutex // held by Settle: one round at a time
+	nodes     *connections
+	memory    *memory
+	failovers failovers
+	looked    time.Time // when decisions were looked at last
 }
 
 // NewSettler returns a Settler that connects when it is asked to settle.
@@ -84,10 +85,16 @@ func (s *Settler) Settle(ctx context.Context, m *keyspace.Map) (Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := s.nodes.use(ctx, m)
-	report, err := recoverAll(ctx, s.nodes, m.Cluster, names, s.cfg.Grace, s.cfg.Hook)
-	// Databases must stay droppable, and the primary of a node that did not answer is looked for again.
-	defer s.nodes.drop(ctx, func(l lane) bool { return l.database != "" || report.Unreachable[l.node] != nil })
-	if time.Since(s.looked) < s.cfg.ForgetEvery || len(report.Unreachable) > 0 {
+	l := list(ctx, s.nodes, m.Cluster, names)
+	report, err := recoverListed(ctx, s.nodes, l, names, s.cfg.Grace, s.cfg.Hook)
+	var lostErr error
+	report.Lost, lostErr = s.failovers.look(ctx, s.nodes, l, names, s.cfg.KeepSeen)
+	err = errors.Join(err, lostErr)
+	// Databases must stay droppable, and the primary of a node that did not answer, or may have failed over, is looked for again.
+	defer s.nodes.drop(ctx, func(l lane) bool {
+		return l.database != "" || report.Unreachable[l.node] != nil || len(s.nodes.known[l.node].Addresses) > 1
+	})
+	if time.Since(s.looked) < s.cfg.ForgetEvery || len(report.Unreachable) > 0 || lostErr != nil {
 		return report, err
 	}
 	s.looked = time.Now()

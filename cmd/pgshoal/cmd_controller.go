@@ -12,13 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/pgshoal/pgshoal/config"
 	"github.com/pgshoal/pgshoal/control"
-	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/telemetry"
 	"github.com/pgshoal/pgshoal/topo"
 	"github.com/pgshoal/pgshoal/twopc"
@@ -167,13 +165,7 @@ func newController(cfg *config.Config, l net.Listener, store topo.Store, log *sl
 		bootstrap = append(bootstrap, control.JoinRequest{Name: b.Name, DSN: b.DSN, Region: b.Region, Weight: b.Weight})
 	}
 	access := nodeAccess(&cfg.Nodes, cfg.Nodes.AdminUser, admin)
-	settler, err := twopc.NewSettler(twopc.SettlerConfig{Hook: hook}, func(ctx context.Context, node keyspace.Node, database string) (*pgx.Conn, error) {
-		config, err := access.Config(node, database)
-		if err != nil {
-			return nil, err
-		}
-		return pgx.ConnectConfig(ctx, config)
-	})
+	settler, err := twopc.NewSettler(twopc.SettlerConfig{Hook: hook}, control.NewPrimaries(access).Connect)
 	if err != nil {
 		return nil, err
 	}
