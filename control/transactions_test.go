@@ -3,10 +3,15 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pgshoal/pgshoal/keyspace"
+	"github.com/pgshoal/pgshoal/shardtest"
+	"github.com/pgshoal/pgshoal/topo/memtopo"
 	"github.com/pgshoal/pgshoal/twopc"
 )
 
@@ -58,5 +63,76 @@ func TestSettlesBeforeANodeLeaves(t *testing.T) {
 		if got := strings.Join(s.resolved, ", "); got != test.resolved {
 			t.Errorf("outcome %q: resolved %q, want %q", test.outcome, got, test.resolved)
 		}
+	}
+}
+
+// TestLeavingNodeSettles removes a node of real servers that has decided one transaction, whose other part is not told yet, and has prepared its part of another one.
+func TestLeavingNodeSettles(t *testing.T) {
+	servers := startServers(t, 3)
+	access := NodeAccess{User: "postgres", Database: "postgres", SSLMode: "disable"}
+	settler, err := twopc.NewSettler(twopc.SettlerConfig{Grace: time.Hour}, NewPrimaries(access).Connect) // only leaving settles
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { settler.Close(context.Background()) })
+	c := startController(t, memtopo.NewServer(), "c1", func(cfg *Config) {
+		cfg.Settler, cfg.Access = settler, access
+		for i, p := range servers {
+			cfg.Bootstrap = append(cfg.Bootstrap, JoinRequest{Name: fmt.Sprintf("n%d", i+1), DSN: p.DSN("", "")})
+		}
+	})
+	c.awaitLeading()
+	for _, p := range servers {
+		query(t, p, "", "CREATE TABLE t (a text)")
+	}
+	cluster := c.loadMap().Cluster
+	decided, undecided := twopc.NewID(cluster, "n3").GID, twopc.NewID(cluster, "n1").GID
+	query(t, servers[1], "", "BEGIN; INSERT INTO t VALUES ('decided'); PREPARE TRANSACTION '"+decided+"'")
+	query(t, servers[2], "", "BEGIN; INSERT INTO t VALUES ('decided'); INSERT INTO pg_shoal.decisions (gid, outcome) VALUES ('"+decided+"', 'commit'); COMMIT")
+	query(t, servers[2], "", "BEGIN; INSERT INTO t VALUES ('undecided'); PREPARE TRANSACTION '"+undecided+"'")
+
+	remove := func() answer { return c.request(http.MethodDelete, "/api/v1/nodes/n3", testToken, nil) }
+	servers[1].Stop()
+	remove().refused(t, http.StatusConflict, `node "n2" does not answer`, "Start it first")
+	servers[1].Start()
+	if a := remove(); a.status != http.StatusOK {
+		t.Fatalf("removing the node: %d %s", a.status, a.body)
+	}
+	for i, want := range []string{"", "decided", "decided"} {
+		if got := strings.Join(query(t, servers[i], "", "SELECT a FROM t"), ", "); got != want {
+			t.Errorf("n%d has %q, want %q", i+1, got, want)
+		}
+		if left := query(t, servers[i], "", "SELECT gid FROM pg_prepared_xacts"); len(left) > 0 {
+			t.Errorf("n%d still has %v prepared", i+1, left)
+		}
+	}
+	if got := query(t, servers[0], "", "SELECT outcome FROM pg_shoal.decisions WHERE gid = '"+undecided+"'"); len(got) != 1 || got[0] != "abort" {
+		t.Errorf("the decider that stays says %v", got)
+	}
+}
+
+// TestPrimaries has two servers of a node that both take writes: the promoted one is the primary, also when it is the only one that was seen and is away.
+func TestPrimaries(t *testing.T) {
+	old := shardtest.StartPostgres(t)
+	promoted := old.StartReplica()
+	node := keyspace.Node{Name: "n1", Addresses: []string{old.Address(), promoted.Address()}}
+	primaries := NewPrimaries(NodeAccess{User: "postgres", Database: "postgres", SSLMode: "disable"})
+	check := func(want *shardtest.Postgres) {
+		t.Helper()
+		conn, err := primaries.Connect(t.Context(), node, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		if got := conn.Config().Port; int(got) != want.Port {
+			t.Errorf("connected to port %d, want %d", got, want.Port)
+		}
+	}
+	check(old)
+	promoted.Promote()
+	check(promoted)
+	promoted.Stop()
+	if conn, err := primaries.Connect(t.Context(), node, ""); err == nil || !strings.Contains(err.Error(), "on timeline 1, and the node has been on 2") {
+		t.Errorf("a primary of the past: %v, %v", conn, err)
 	}
 }
