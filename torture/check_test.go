@@ -14,7 +14,7 @@ const settleLimit = 10 * time.Second
 
 // watch follows what is prepared on a node until the context ends: how long it stays there once nodes and network are whole, and once
 // controllers are left alone besides.
-func (f *faults) watch(ctx context.Context, n *node, note func(nodes, all time.Duration)) {
+func (f *faults) watch(ctx context.Context, n *node, note func(age, nodes, all time.Duration)) {
 	var conn *pgx.Conn
 	for pause(ctx, 50*time.Millisecond) {
 		if conn == nil || conn.IsClosed() {
@@ -28,7 +28,7 @@ func (f *faults) watch(ctx context.Context, n *node, note func(nodes, all time.D
 		nodes, all := f.undisturbed()
 		age := time.Duration(seconds * float64(time.Second))
 		if err == nil {
-			note(min(age, nodes), min(age, all))
+			note(age, min(age, nodes), min(age, all))
 		}
 	}
 	if conn != nil {

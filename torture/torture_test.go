@@ -35,16 +35,16 @@ func TestTorture(t *testing.T) {
 	group.Go(func() { b.client(ctx, workers, b.read) })
 	group.Go(func() { b.client(ctx, workers+1, b.readAll) })
 	var mu sync.Mutex
-	var longest, strictly time.Duration
+	var longest, strictly, oldest time.Duration
 	watching, stopWatching := context.WithCancel(t.Context())
 	defer stopWatching()
 	var watchers sync.WaitGroup
 	for _, n := range c.nodes {
 		watchers.Go(func() {
-			f.watch(watching, n, func(nodes, all time.Duration) {
+			f.watch(watching, n, func(age, nodes, all time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()
-				longest, strictly = max(longest, all), max(strictly, nodes)
+				longest, strictly, oldest = max(longest, all), max(strictly, nodes), max(oldest, age)
 			})
 		})
 	}
@@ -54,8 +54,8 @@ func TestTorture(t *testing.T) {
 	stopWatching()
 	watchers.Wait()
 	t.Logf("faults: %v", f)
-	t.Logf("longest settlement %v (%v with controllers that were hurt meanwhile); the last %v after everything was up again",
-		longest.Round(time.Millisecond), strictly.Round(time.Millisecond), settled.Round(time.Millisecond))
+	t.Logf("longest settlement %v (%v with controllers that were hurt meanwhile, %v with nodes and links that were away); the last %v after everything was up again",
+		longest.Round(time.Millisecond), strictly.Round(time.Millisecond), oldest.Round(time.Millisecond), settled.Round(time.Millisecond))
 	if longest > settleLimit || settled > settleLimit {
 		t.Errorf("settling took longer than %v", settleLimit)
 	}
