@@ -12,7 +12,7 @@ import (
 // settleLimit is how long a transaction may stay prepared once all nodes can be reached.
 const settleLimit = 10 * time.Second
 
-// watch follows what is prepared on a node until the context ends: how long it stays there once nodes and network are whole, and once
+// watch follows what is prepared on a node until the context ends: how long it stays there in all, while all nodes are up, and while
 // controllers are left alone besides.
 func (f *faults) watch(ctx context.Context, n *node, note func(age, nodes, all time.Duration)) {
 	var conn *pgx.Conn

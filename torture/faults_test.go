@@ -22,10 +22,22 @@ type faults struct {
 	ending bool
 	downs  map[*node]bool
 
-	mu       sync.Mutex
-	open     int       // nodes and links that are away
-	healed   time.Time // when the last of them came back
-	governed time.Time // when a controller was hurt last
+	mu      sync.Mutex
+	servers outage
+	rule    outage // of controllers: of their links, and when one was killed or stopped, as another one must take over
+}
+
+// outage is how many are away, and when that was true last.
+type outage struct {
+	open int
+	last time.Time
+}
+
+func (o *outage) quiet() time.Duration {
+	if o.open > 0 {
+		return 0
+	}
+	return time.Since(o.last)
 }
 
 // undo is what ends a fault.
@@ -37,7 +49,7 @@ type undo struct {
 func newFaults(c *cluster, seed uint64) *faults {
 	now := time.Now()
 	return &faults{
-		cluster: c, random: rand.New(rand.NewPCG(seed, 0)), done: map[string]int{}, downs: map[*node]bool{}, healed: now, governed: now,
+		cluster: c, random: rand.New(rand.NewPCG(seed, 0)), done: map[string]int{}, downs: map[*node]bool{}, servers: outage{last: now}, rule: outage{last: now},
 	}
 }
 
@@ -148,7 +160,7 @@ func (f *faults) note(p *process) {
 	if p.kind == "controller" {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.governed = time.Now()
+		f.rule.last = time.Now()
 	}
 }
 
@@ -158,7 +170,7 @@ func (f *faults) crash(n *node) {
 		return
 	}
 	f.downs[n] = true
-	f.away()
+	f.away(&f.servers)
 	if f.random.IntN(2) == 0 {
 		f.done["immediate shutdown of a node"]++
 		n.server.StopImmediately()
@@ -169,7 +181,7 @@ func (f *faults) crash(n *node) {
 	f.later(func() {
 		n.server.Start()
 		delete(f.downs, n)
-		f.back()
+		f.back(&f.servers)
 	})
 }
 
@@ -180,25 +192,30 @@ func (f *faults) separate(from *proxy, what string, p *process) {
 		how, name = silent, "silence"
 	}
 	f.done[fmt.Sprintf("%s between a %s and %s", name, p.kind, what)]++
-	f.away()
+	settles := p.kind == "controller"
+	if settles {
+		f.away(&f.rule)
+	}
 	from.set(how, p.name)
 	f.later(func() {
 		from.set(passes, p.name)
-		f.back()
+		if settles {
+			f.back(&f.rule)
+		}
 	})
 }
 
-func (f *faults) away() {
+func (f *faults) away(o *outage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open++
+	o.open++
 }
 
-func (f *faults) back() {
+func (f *faults) back(o *outage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open--
-	f.healed = time.Now()
+	o.open--
+	o.last = time.Now()
 }
 
 // react deals with a process that has ended or stopped.
@@ -250,13 +267,11 @@ func (f *faults) String() string {
 	return strings.Join(lines, ", ")
 }
 
-// undisturbed is how long the nodes and the network have been whole, and how long the controllers have been left alone too.
+// undisturbed is for how long all nodes have been up, and for how long the controllers have been left alone besides. What happens to
+// routers and their links is no excuse.
 func (f *faults) undisturbed() (nodes, all time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open > 0 {
-		return 0, 0
-	}
-	nodes = time.Since(f.healed)
-	return nodes, min(nodes, time.Since(f.governed))
+	nodes = f.servers.quiet()
+	return nodes, min(nodes, f.rule.quiet())
 }

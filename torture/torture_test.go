@@ -54,7 +54,7 @@ func TestTorture(t *testing.T) {
 	stopWatching()
 	watchers.Wait()
 	t.Logf("faults: %v", f)
-	t.Logf("longest settlement %v (%v with controllers that were hurt meanwhile, %v with nodes and links that were away); the last %v after everything was up again",
+	t.Logf("longest settlement %v (%v with controllers that were hurt meanwhile, %v with nodes that were down); the last %v after everything was up again",
 		longest.Round(time.Millisecond), strictly.Round(time.Millisecond), oldest.Round(time.Millisecond), settled.Round(time.Millisecond))
 	if longest > settleLimit || settled > settleLimit {
 		t.Errorf("settling took longer than %v", settleLimit)
