@@ -896,6 +896,20 @@ BEGIN
 END
 $$;
 
+-- Keeps decisions from being made until the caller's transaction ends, and waits for those that are about to be. Who sleeps on it is ended.
+CREATE FUNCTION pg_shoal.hold_decisions() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '200ms'
+AS $$
+BEGIN
+    PERFORM set_config('idle_in_transaction_session_timeout', '1s', true);
+    LOCK TABLE pg_shoal.decisions IN SHARE MODE;
+END
+$$;
+REVOKE ALL ON FUNCTION pg_shoal.hold_decisions() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_shoal.hold_decisions() TO {router};
+
 -- Which transactions over several nodes have committed here: each part records itself, so a snapshot shows which
 -- of them it sees. Readers over several nodes compare that (shoal.read_consistency). The xid finds the newest.
 CREATE TABLE pg_shoal.seen (

@@ -197,3 +197,29 @@ func TestOthersCannotRecord(t *testing.T) {
 	_, err := conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO pg_shoal.seen VALUES ('%s', '{node1}', pg_current_xact_id())", gid))
 	refused(t, err, "42501")
 }
+
+// TestHoldDecisions keeps decisions off as a reader does that finds no moment without a commit under way: writers wait, and go on when
+// it is over, or when the one that holds them off sleeps on it.
+func TestHoldDecisions(t *testing.T) {
+	setup := client(t)
+	a, b := accounts(t, setup, "atomic_hold", 30)
+	run(t, setup, "CREATE ROLE holder LOGIN PASSWORD 'secret'")
+	_, err := connect(t, shared().RoleDSN(0, "holder", "secret", "postgres")).Exec(t.Context(), "SELECT pg_shoal.hold_decisions()")
+	refused(t, err, "42501")
+	for _, wakes := range []bool{true, false} {
+		writer := client(t)
+		run(t, writer, "BEGIN", fmt.Sprintf("UPDATE atomic_hold SET balance = balance - 1 WHERE id = %d", a), fmt.Sprintf("UPDATE atomic_hold SET balance = balance + 1 WHERE id = %d", b))
+		hold := connect(t, shared().NodeDSN("node1"))
+		run(t, hold, "BEGIN", "SELECT pg_shoal.hold_decisions()")
+		commit := later(t, writer, "COMMIT")
+		awaitLock(t, "node1", "pg_shoal.decide")
+		if wakes {
+			run(t, hold, "COMMIT")
+		}
+		if err := <-commit; err != nil {
+			t.Fatal(describe(err))
+		}
+	}
+	expect(t, setup, "98", "SELECT balance FROM atomic_hold WHERE id = $1", a)
+	expect(t, setup, "102", "SELECT balance FROM atomic_hold WHERE id = $1", b)
+}

@@ -181,7 +181,16 @@ func (s *session) align(ctx context.Context, nodes []string) error {
 	// A single snapshot that is taken again is later than the others, and sees what they do not see yet; all at once are more
 	// likely to agree while many transactions commit. The single ones tell which names are void.
 	lagging, void := nodes, map[string]bool{}
+	var hold *holding
+	defer func() { hold.release() }()
 	for round := 1; ; round++ {
+		switch {
+		case hold != nil && time.Now().After(hold.until):
+			hold.release()
+			hold = nil
+		case hold == nil && round%holdEvery == 0:
+			hold = s.holdDecisions(ctx)
+		}
 		all := round%2 == 1
 		err := s.onEach(list, func(a *aligned) error {
 			if !all && !slices.Contains(lagging, a.view.Node) {
