@@ -66,7 +66,7 @@ func (c *Config) validate() error {
 		standard time.Duration
 	}{
 		{&c.MemberTTL, 5 * time.Second},
-		{&c.SettleEvery, 2 * time.Second},
+		{&c.SettleEvery, time.Second},
 		{&c.EnsureEvery, time.Minute},
 		{&c.DropEvery, 10 * time.Second},
 		{&c.FencesEvery, 2 * time.Second},

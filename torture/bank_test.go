@@ -19,7 +19,7 @@ const (
 	balance  = 1000
 	workers  = 6
 	// patience is how long a client waits for an answer.
-	patience = 8 * time.Second
+	patience = 5 * time.Second
 )
 
 // Each account counts its changes, and each transfer leaves an entry with the count that it made at each of its accounts. So the entries of an

@@ -60,23 +60,35 @@ func startCluster(t *testing.T, seed uint64) *cluster {
 		schedule: &schedule{rand.New(rand.NewPCG(seed, 1)), map[string]int{}},
 	}
 	binary := filepath.Join(dir, "pgshoal")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "../cmd/pgshoal").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	built := make(chan error, 1)
+	go func() {
+		out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "../cmd/pgshoal").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+		built <- err
+	}()
 	c.startNodes()
 	c.startStore()
+	if err := <-built; err != nil {
+		t.Fatal(err)
+	}
 	config := c.writeConfig()
 	for i := range controllerCount {
 		c.controllers = append(c.controllers, c.process(binary, "controller", i, "--config", config, "--http", freeAddress(t)))
 		c.controllers[i].start(t, c.schedule.rules("controller"))
 	}
+	var ready []string
 	for i := range routerCount {
 		address, web := freeAddress(t), freeAddress(t)
 		_, port, _ := net.SplitHostPort(address)
+		ready = append(ready, "http://"+web+"/readyz")
 		c.routers = append(c.routers, c.process(binary, "router", i, "--config", config, "--port", port, "--http", web))
 		c.dsns = append(c.dsns, "postgres://postgres@"+address+"/postgres?sslmode=disable&default_query_exec_mode=exec")
 		c.routers[i].start(t, "")
-		c.await("router "+c.routers[i].name, func() bool { return answers("http://" + web + "/readyz") })
+	}
+	for i, url := range ready {
+		c.await(c.routers[i].name, func() bool { return answers(url) })
 	}
 	return c
 }

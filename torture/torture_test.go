@@ -87,7 +87,7 @@ func (b *bank) judge(t *testing.T, c *cluster) {
 	if result == porcupine.Illegal {
 		t.Error("an account is not linearizable")
 	}
-	if b.count(committed) == 0 || len(b.pictures) == 0 || len(b.points) == 0 {
+	if b.count(committed) == 0 || len(b.points) == 0 || len(b.pictures) == 0 && *duration > 20*time.Second {
 		t.Error("nothing was tested")
 	}
 }
