@@ -178,6 +178,11 @@ func (s *session) align(ctx context.Context, nodes []string) error {
 	if err := s.onEach(list, func(a *aligned) error { return s.baseline(ctx, a) }); err != nil {
 		return err
 	}
+	return s.alignRounds(ctx, list, nodes)
+}
+
+// alignRounds takes snapshots until they agree.
+func (s *session) alignRounds(ctx context.Context, list []*aligned, nodes []string) error {
 	// A single snapshot that is taken again is later than the others, and sees what they do not see yet; all at once are more
 	// likely to agree while many transactions commit. The single ones tell which names are void.
 	lagging, void := nodes, map[string]bool{}
@@ -221,16 +226,20 @@ func (s *session) align(ctx context.Context, nodes []string) error {
 			void[gid] = true
 		}
 		if wait {
-			pause := time.NewTimer(alignPause)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-			}
-			pause.Stop()
+			pauseFor(ctx, alignPause)
 		}
 		if ctx.Err() != nil {
 			return alignError(ctx, ctx.Err())
 		}
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	duration = flag.Duration("time", 8*time.Second, "how long parts are hurt")
+	duration = flag.Duration("time", 6*time.Second, "how long parts are hurt")
 	seed     = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the faults")
 )
 
