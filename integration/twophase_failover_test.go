@@ -135,6 +135,10 @@ func TestFailoverDuringCommit(t *testing.T) {
 	c := startHooked(t, cluster.Options{Nodes: 3, Replicas: 1})
 	c.synchronous(t, "node1")
 	c.synchronous(t, "node2")
+	third := connect(t, c.NodeDSN("node3"))
+	run(t, third, "CREATE DATABASE nowhere_else") // must not keep anybody from looking
+	caughtUp(t, c.Node("node3"), c.Replicas("node3")[0])
+	hangUp(third)
 	if lost := c.settle(t); len(lost) > 0 {
 		t.Errorf("lost before anything happened: %+v", lost)
 	}

@@ -67,48 +67,60 @@ func (f *failovers) look(ctx context.Context, nodes Nodes, l *listing, names []s
 	return lost, nodeErrors(failed)
 }
 
-// lostParts looks on all other nodes for transactions of the last while that a node took part in and does not have. The order of the three
-// questions is what makes the answer certain.
+// lostParts looks on all other nodes for transactions of the last while that a node took part in and does not have.
 func lostParts(ctx context.Context, nodes Nodes, node string, names []string, reach time.Duration) ([]LostPart, error) {
 	places, failed := databases(ctx, nodes, []string{node})
 	var lost []LostPart
 	for _, at := range places {
-		found := make(map[string]string) // gid -> where
-		for _, other := range names {
-			if other == node {
-				continue
-			}
-			rows, err := nodes.Query(ctx, other, at.database, fmt.Sprintf(
-				"SELECT gid FROM pg_shoal.seen WHERE %s = ANY (nodes) AND at > now() - interval '%d milliseconds'", quote(node), reach.Milliseconds()))
-			if err != nil {
-				return lost, fmt.Errorf("node %s: %w", other, err)
-			}
-			for _, row := range rows {
-				found[row[0]] = other
-			}
+		// The order of the three questions is what makes the answer certain.
+		found, err := takingPart(ctx, nodes, node, names, at.database, reach)
+		if err == nil {
+			err = strike(ctx, nodes, at, found, "SELECT gid FROM pg_catalog.pg_prepared_xacts")
 		}
-		prepared, err := nodes.Query(ctx, node, at.database, "SELECT gid FROM pg_catalog.pg_prepared_xacts")
+		if err == nil && len(found) > 0 {
+			quoted := make([]string, 0, len(found))
+			for gid := range found {
+				quoted = append(quoted, quote(gid))
+			}
+			err = strike(ctx, nodes, at, found, "SELECT gid FROM pg_shoal.seen WHERE gid = ANY (ARRAY["+strings.Join(quoted, ", ")+"])")
+		}
 		if err != nil {
 			return lost, err
-		}
-		for _, row := range prepared {
-			delete(found, row[0])
-		}
-		gids := slices.Sorted(maps.Keys(found))
-		quoted := make([]string, len(gids))
-		for i, gid := range gids {
-			quoted[i] = quote(gid)
-		}
-		recorded, err := nodes.Query(ctx, node, at.database, "SELECT gid FROM pg_shoal.seen WHERE gid = ANY (ARRAY["+strings.Join(quoted, ", ")+"]::text[])")
-		if err != nil {
-			return lost, err
-		}
-		for _, row := range recorded {
-			delete(found, row[0])
 		}
 		for _, gid := range slices.Sorted(maps.Keys(found)) {
 			lost = append(lost, LostPart{GID: gid, Database: at.database, Node: node, Found: found[gid]})
 		}
 	}
 	return lost, nodeErrors(failed)
+}
+
+// takingPart returns the recent transactions of other nodes in which a node took part, each with one that has it.
+func takingPart(ctx context.Context, nodes Nodes, node string, names []string, database string, reach time.Duration) (map[string]string, error) {
+	found := make(map[string]string)
+	for _, other := range names {
+		if other == node {
+			continue
+		}
+		rows, err := nodes.Query(ctx, other, database, fmt.Sprintf(
+			"SELECT gid FROM pg_shoal.seen WHERE %s = ANY (nodes) AND at > now() - interval '%d milliseconds'", quote(node), reach.Milliseconds()))
+		if code := sqlState(err); code == codeNoDatabase || code == codeNoTable {
+			continue // it has nothing there that could be missing here
+		}
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", other, err)
+		}
+		for _, row := range rows {
+			found[row[0]] = other
+		}
+	}
+	return found, nil
+}
+
+// strike takes out the transactions that a node has.
+func strike(ctx context.Context, nodes Nodes, at decisions, found map[string]string, sql string) error {
+	rows, err := nodes.Query(ctx, at.node, at.database, sql)
+	for _, row := range rows {
+		delete(found, row[0])
+	}
+	return err
 }

@@ -133,6 +133,8 @@ const (
 	codeUnknownGID = "42704"
 	codeBusyGID    = "55000"
 	codeLockNotGot = "55P03"
+	codeNoDatabase = "3D000"
+	codeNoTable    = "42P01"
 )
 
 // inTransaction fails where no transaction is open or where it has failed. There PostgreSQL answers
