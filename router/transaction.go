@@ -289,13 +289,22 @@ func (s *session) commitParts(ctx context.Context) error {
 	s.mu.Lock()
 	s.span.gid = id.GID
 	s.mu.Unlock()
-	err := twopc.Driver{Hook: s.router.cfg.CommitHook}.Commit(ctx, id, list)
+	err := twopc.Driver{Hook: s.router.cfg.CommitHook, Again: s.another}.Commit(ctx, id, list)
 	s.router.measures.twoPhase(err)
 	if err != nil {
 		_ = s.finishReaders(ctx, parts[writers:], "ROLLBACK")
 		return err
 	}
 	return s.finishReaders(ctx, parts[writers:], "COMMIT")
+}
+
+// another opens a further session on a node, as the client's role.
+func (s *session) another(ctx context.Context, node string) (twopc.Participant, func(), error) {
+	conn, err := s.router.pool.Acquire(ctx, s.poolKey(node), s.creds)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &participant{node: node, conn: conn}, func() { s.router.pool.Release(conn) }, nil
 }
 
 func rank(p *participant, home string) int {

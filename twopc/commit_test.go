@@ -60,6 +60,7 @@ func TestRealNodes(t *testing.T) {
 		{"synchronous_commit", testSynchronousCommit},
 		{"role", testRole},
 		{"faults", testFaults},
+		{"again", testAgain},
 		{"pause", testPause},
 		{"recover", testRecover},
 		{"foreign", testForeign},
@@ -222,6 +223,27 @@ func testFaults(t *testing.T, c *testNodes) {
 			}
 			x.crash()
 		}
+	}
+}
+
+// testAgain loses a participant after the decision: who is told of the commit finds it there all the same.
+func testAgain(t *testing.T, c *testNodes) {
+	for fault, do := range map[string]func(*transaction){
+		"backend killed": func(x *transaction) { x.kill("n2") },
+		"answer lost":    func(x *transaction) { x.parts["n2"].loseAnswer.Store(true) },
+	} {
+		x := c.begin(t, "app", "alice", "n1", "n2", "n3")
+		c.must(Driver{
+			Hook: on("before commit prepared n2", func() { do(x) }),
+			Again: func(ctx context.Context, node string) (Participant, func(), error) {
+				conn, err := pgconn.Connect(ctx, c.servers[node].DSN("alice", "app"))
+				return &testPart{name: node, conn: conn, gone: &x.crashed}, func() { _ = conn.Close(ctx) }, err
+			},
+		}.Commit(t.Context(), x.id, x.list))
+		if got := x.state(); got != "ccc" {
+			t.Errorf("%s: the state is %q right after the commit", fault, got)
+		}
+		x.crash()
 	}
 }
 

@@ -49,7 +49,16 @@ type Driver struct {
 	// Timeout bounds each phase after the prepares, which the caller's context does not end;
 	// 0 is a minute.
 	Timeout time.Duration
+	// Again, if set, opens another session on a node. COMMIT PREPARED is tried again there for some seconds when the participant's own
+	// connection is lost, so that who is told of the commit finds it on all nodes. The function gives the session back.
+	Again func(ctx context.Context, node string) (Participant, func(), error)
 }
+
+// againFor is how long a commit waits for a node that is lost after the decision; recovery does the rest.
+const (
+	againFor   = 5 * time.Second
+	againAfter = 50 * time.Millisecond
+)
 
 // Commit commits with the zero Driver.
 func Commit(ctx context.Context, id ID, participants []Participant) error {
@@ -121,11 +130,46 @@ func (d Driver) run(ctx context.Context, id ID, p Participant, s step) error {
 		d.Hook("before " + s.String() + " " + p.Node())
 		defer func() { d.Hook("after " + s.String() + " " + p.Node()) }()
 	}
+	err := complete(ctx, id, p, s)
+	if s == commitPrepared && d.Again != nil && classify(err) == lost {
+		return d.again(ctx, id, p.Node(), err)
+	}
+	return err
+}
+
+// complete runs a step, as the owner of the prepared transaction where that takes another role.
+func complete(ctx context.Context, id ID, p Participant, s step) error {
 	err := p.Exec(ctx, statement(s, id))
 	if (s == commitPrepared || s == rollbackPrepared) && sqlState(err) == codeNotOwner {
 		return finishAsOwner(ctx, id, p, s)
 	}
 	return err
+}
+
+// again tries COMMIT PREPARED in other sessions of a node. A transaction that is not there any more was committed: nothing else
+// can have become of it after the decision. One that is busy is being committed by the session that was lost.
+func (d Driver) again(ctx context.Context, id ID, node string, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, againFor)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(againAfter):
+		}
+		p, done, failed := d.Again(ctx, node)
+		if failed != nil {
+			continue
+		}
+		failed = complete(ctx, id, p, commitPrepared)
+		done()
+		switch {
+		case failed == nil || sqlState(failed) == codeUnknownGID:
+			return nil
+		case sqlState(failed) != codeBusyGID && classify(failed) == no:
+			return failed
+		}
+	}
 }
 
 const (
