@@ -26,6 +26,8 @@ type Conn struct {
 	Statements *Statements
 	// Settings is the router's: what it has applied to the session. nil on a fresh session.
 	Settings any
+	// OIDs is the router's: how the node's OIDs are translated.
+	OIDs any
 	// Uses is the router's: it counts the sessions that the connection has served.
 	Uses uint64
 	// Notification, if set, gets the NotificationResponse messages that come while the pool's own

@@ -19,10 +19,11 @@ import (
 
 // copyTarget is a node that gets rows of a COPY FROM.
 type copyTarget struct {
-	part *participant
-	rows int64
-	tag  string
-	err  error
+	part    *participant
+	columns []oidColumn // whose values have OIDs that are not the node's
+	rows    int64
+	tag     string
+	err     error
 }
 
 // copyIn splits the rows of COPY FROM STDIN by their key; rows of a reference table go everywhere.
@@ -52,7 +53,7 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	targets, answer, err := s.openCopies(ctx, m, c)
+	targets, answer, err := s.openCopies(ctx, m, st)
 	if err != nil {
 		return 0, err
 	}
@@ -71,9 +72,16 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 }
 
 // openCopies starts the COPY on every node and returns the answer that begins the client's.
-func (s *session) openCopies(ctx context.Context, m *keyspace.Map, c *plan.Copy) ([]*copyTarget, []byte, error) {
+func (s *session) openCopies(ctx context.Context, m *keyspace.Map, st *plannedStatement) ([]*copyTarget, []byte, error) {
 	var targets []*copyTarget
 	var answer []byte
+	types, err := s.binaryTypes(ctx, st.text)
+	if err == nil {
+		err = s.answeringAll(ctx, homeFirst(m))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, node := range homeFirst(m) {
 		p, err := s.participant(ctx, node)
 		if err == nil {
@@ -82,7 +90,7 @@ func (s *session) openCopies(ctx context.Context, m *keyspace.Map, c *plan.Copy)
 		if err != nil {
 			return nil, nil, errors.Join(err, failCopies(targets, "another node failed"))
 		}
-		p.conn.SendQuery(c.Text)
+		p.conn.SendQuery(st.plan.Copy.Text)
 		begin, err := beginCopy(p)
 		if err != nil {
 			_ = failCopies(targets, "another node failed")
@@ -91,7 +99,7 @@ func (s *session) openCopies(ctx context.Context, m *keyspace.Map, c *plan.Copy)
 		if node == m.Home {
 			answer = begin
 		}
-		targets = append(targets, &copyTarget{part: p})
+		targets = append(targets, &copyTarget{part: p, columns: p.copyColumns(types)})
 	}
 	return targets, answer, nil
 }
@@ -203,6 +211,7 @@ type rowSender struct {
 	distribution *keyspace.Distribution
 	binary       bool
 	values       []exec.Value
+	scratch      []byte
 	targets      []*copyTarget
 	byNode       map[string]*copyTarget
 }
@@ -345,6 +354,10 @@ func (r *rowSender) keyError(err error) error {
 // add appends a row to the node's open CopyData message and sends it when it is large enough.
 func (r *rowSender) add(t *copyTarget, row []byte) error {
 	t.rows++
+	if t.columns != nil {
+		r.scratch = copiedToNode(t.part.oids, t.columns, r.scratch, row)
+		row = r.scratch
+	}
 	r.append(t, row)
 	stream := t.part.conn.Stream
 	if stream.Pending() < copyChunk {

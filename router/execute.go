@@ -125,9 +125,14 @@ func (s *session) routeOne(ctx context.Context, st *plannedStatement, raw []byte
 	if fresh {
 		return errOtherEpoch
 	}
-	p, err := s.participant(ctx, node)
+	p, err := s.answering(ctx, node)
 	if err != nil {
 		return err
+	}
+	if st.class == analyze.Copy {
+		if err := s.copies(ctx, p, st.text); err != nil {
+			return err
+		}
 	}
 	p.wrote = p.wrote || st.plan.Writes
 	if raw != nil {
@@ -231,7 +236,7 @@ func (s *session) rewritten(ctx context.Context, st *plannedStatement) error {
 
 // sendParams runs a text with parameters on a node for a client that spoke the simple protocol.
 func (s *session) sendParams(ctx context.Context, st *plannedStatement, node, text string, types []uint32, values [][]byte) error {
-	p, err := s.participant(ctx, node)
+	p, err := s.answering(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -261,8 +266,8 @@ func (s *session) sendParams(ctx context.Context, st *plannedStatement, node, te
 // appendStatement sends a text with parameters in the extended protocol.
 func appendStatement(p *participant, text string, a arguments) {
 	out := p.conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", p.conn.Wire(text), a.types)
-	buf = pgwire.AppendBind(buf, "", "", a.formats, a.values, a.results)
+	buf := pgwire.AppendParse(*out, "", p.conn.Wire(text), p.typesAt(a.types))
+	buf = pgwire.AppendBind(buf, "", "", a.formats, p.valuesAt(a.types, a.formats, a.values), a.results)
 	buf = pgwire.AppendDescribe(buf, pgwire.Portal, "")
 	buf = pgwire.AppendExecute(buf, "", 0)
 	*out = pgwire.AppendSync(buf)
@@ -328,6 +333,7 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 	}
 	if st.plan.Schema {
 		s.schemaChanged, s.ownCatalog = true, nil
+		s.txn.forgetOIDs()
 	}
 	if st.plan.Shape != nil {
 		if other, err = s.shape(ctx, m, st.plan.Shape); err != nil {
@@ -382,6 +388,9 @@ func (s *session) onOthers(ctx context.Context, m *keyspace.Map, st *plannedStat
 			continue
 		}
 		p, err := s.participant(ctx, n.Name)
+		if err == nil && args != nil {
+			err = s.knowOIDs(ctx, p)
+		}
 		if err != nil {
 			return errors.Join(err, g.Wait())
 		}
@@ -392,7 +401,7 @@ func (s *session) onOthers(ctx context.Context, m *keyspace.Map, st *plannedStat
 			}
 			if args != nil {
 				own := *args
-				own.types = nodeTypes(own.types, textParameters(text))
+				own.types, own.values = usedOnly(own.types, own.values, textParameters(text))
 				appendStatement(p, text, own)
 			} else {
 				s.sendText(p.conn, text)

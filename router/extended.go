@@ -57,6 +57,8 @@ type portal struct {
 	// spread is the statement when it runs on several nodes, with its arguments.
 	spread *plannedStatement
 	args   arguments
+	// columns are those whose values have OIDs that are not the home node's.
+	columns []oidColumn
 	// signal is the client that a call is about.
 	signal uint32
 }
@@ -277,6 +279,7 @@ func (s *session) executeMessage(ctx context.Context, msg []byte) error {
 	}
 	p.conn.Stream.Append(msg)
 	e.awaited++
+	s.relay.executes = append(s.relay.executes, po.columns)
 	if po.stmt == nil { // a cursor of SQL
 		return nil
 	}

@@ -228,11 +228,23 @@ func (s *session) bindRoute(ctx context.Context, st *prepared, name string) erro
 		return err
 	}
 	p.wrote = p.wrote || pl.Writes
+	columns := s.boundColumns(p, st)
+	if st.entry.statements[0].class == analyze.Copy && p.oids != nil {
+		types, err := s.binaryTypes(ctx, st.text)
+		if err == nil {
+			_, err = s.segmentOn(ctx, node) // the question may have ended the segment
+		}
+		if err != nil {
+			return err
+		}
+		columns = p.copyColumns(types)
+	}
 	server := s.parseOn(p, st)
+	s.bindOIDs(p, st)
 	out := p.conn.Stream.Out()
 	*out = e.bind.AppendRenamed(*out, name, server)
 	e.awaited++
-	e.setPortal(name, portal{stmt: st, part: p})
+	e.setPortal(name, portal{stmt: st, part: p, columns: columns})
 	return nil
 }
 
@@ -276,7 +288,7 @@ func (s *session) parseOn(p *participant, st *prepared) string {
 			s.relay.ownCloses++
 		}
 	}
-	*out = pgwire.AppendParse(*out, server, st.onWire(p.conn), st.oids)
+	*out = pgwire.AppendParse(*out, server, st.onWire(p.conn), p.typesAt(st.oids))
 	s.relay.swallow = append(s.relay.swallow, e.owed != st)
 	s.relay.Watch['1'] = true
 	e.owed = nil
@@ -298,7 +310,7 @@ func (s *session) segmentOn(ctx context.Context, node string) (*participant, err
 			return nil, err
 		}
 	}
-	p, err := s.participant(ctx, node)
+	p, err := s.answering(ctx, node)
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,7 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 		return nil, err
 	}
 	entry.described = described
+	entry.oidParams, entry.oidRows = anyUserType(params), anyUserColumn(rowsOf(described))
 	if !s.schemaChanged && !s.hasTemporary() && (len(stmts) == 0 || !isCursor(stmts[0].Class)) && !ofThisSession(stmts) {
 		s.space.store(nil, p.key, entry, true)
 	}
@@ -85,7 +86,13 @@ func (s *session) describeAtHome(ctx context.Context, p *prepared, stmts []*anal
 		return nil, nil, err
 	}
 	defer done()
-	return describeOn(conn, p.onWire(conn), p.oids)
+	part := s.txn.part(conn.Key.Node)
+	if part == nil || part.conn != conn || part.oids == nil {
+		return describeOn(conn, p.onWire(conn), p.oids)
+	}
+	described, params, err = describeOn(conn, p.onWire(conn), part.typesAt(p.oids))
+	s.describedRows(part, rowsOf(described))
+	return described, params, err
 }
 
 // describeOn asks a node for a text's ParameterDescription and its RowDescription or NoData, and for the types in the former.
@@ -139,7 +146,7 @@ func (s *session) describingConnection(ctx context.Context, st *analyze.Statemen
 	if err := s.protectBatch(ctx); err != nil {
 		return nil, nil, err
 	}
-	p, err := s.participant(ctx, s.cursorNode(cursorName(st.Tree)))
+	p, err := s.answering(ctx, s.cursorNode(cursorName(st.Tree)))
 	if err == nil {
 		err = s.flushPreamble(p)
 	}

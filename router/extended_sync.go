@@ -56,6 +56,8 @@ func (s *session) finishSegment(ctx context.Context) error {
 func (s *session) segmentOver(p *participant, failed bool) {
 	r := &s.relay
 	r.swallow, r.parsed, r.ownCloses = r.swallow[:0], 0, 0
+	clear(r.executes)
+	r.executes, r.executed = r.executes[:0], 0
 	r.Watch['1'], r.Watch['3'] = false, false
 	if failed {
 		for _, id := range s.extended.fresh {

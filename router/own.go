@@ -168,6 +168,7 @@ func (s *session) savepoint(ctx context.Context, st *plannedStatement) error {
 		t.replay = append(t.replay[:sp.replay], "SAVEPOINT "+plan.QuoteIdent(name))
 		t.failed = false
 		s.ownCatalog = nil
+		s.txn.forgetOIDs()
 		if s.settings != sp.settings {
 			s.changeSettings(sp.settings)
 			for _, p := range t.parts {
@@ -257,7 +258,7 @@ func (s *session) cursor(ctx context.Context, st *plannedStatement) error {
 	if s.txn.failed {
 		return errAborted()
 	}
-	p, err := s.participant(ctx, s.cursorNode(cursorName(st.tree.Tree)))
+	p, err := s.answering(ctx, s.cursorNode(cursorName(st.tree.Tree)))
 	if err != nil {
 		return err
 	}

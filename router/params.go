@@ -104,13 +104,14 @@ func (s *session) bindRewritten(ctx context.Context, st *prepared, name string) 
 	for i := range e.bind.NumResultFormats() {
 		results = append(results, e.bind.ResultFormat(i))
 	}
+	types = append(slices.Clone(st.entry.params), types...)
 	out := p.conn.Stream.Out()
-	buf := pgwire.AppendParse(*out, "", p.conn.Wire(pl.Rewrite.Text), append(append([]uint32{}, st.entry.params...), types...))
-	*out = pgwire.AppendBind(buf, name, "", formats, params, results)
+	buf := pgwire.AppendParse(*out, "", p.conn.Wire(pl.Rewrite.Text), p.typesAt(types))
+	*out = pgwire.AppendBind(buf, name, "", formats, p.valuesAt(types, formats, params), results)
 	s.relay.swallow = append(s.relay.swallow, e.owed != st)
 	s.relay.Watch['1'] = true
 	e.owed = nil
 	e.awaited++
-	e.setPortal(name, portal{stmt: st, part: p})
+	e.setPortal(name, portal{stmt: st, part: p, columns: s.boundColumns(p, st)})
 	return nil
 }

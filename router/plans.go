@@ -21,7 +21,9 @@ type planned struct {
 	// described are the ParameterDescription and the RowDescription or NoData that the home node
 	// answered, for the extended protocol.
 	described []byte
-	id        uint64 // names the text among the prepared statements of server connections
+	// oidParams and oidRows are set when parameters or columns can have OIDs in the binary format of their values.
+	oidParams, oidRows bool
+	id                 uint64 // names the text among the prepared statements of server connections
 }
 
 // plannedStatement is one statement of a text.

@@ -17,12 +17,15 @@ type relayState struct {
 	on   func(byte, []byte) (pgwire.Action, error)
 	part *participant
 
-	keepReady bool   // ReadyForQuery is for the router, not for the client
-	extended  bool   // the client spoke the simple protocol, the router extended to the node
-	untilDone int    // stop after so many complete answers instead of at ReadyForQuery
-	swallow   []bool // for each ParseComplete of the segment: is it the router's own?
-	parsed    int    // so many of them have come
-	ownCloses int    // so many CloseComplete are the router's own
+	keepReady bool          // ReadyForQuery is for the router, not for the client
+	extended  bool          // the client spoke the simple protocol, the router extended to the node
+	untilDone int           // stop after so many complete answers instead of at ReadyForQuery
+	swallow   []bool        // for each ParseComplete of the segment: is it the router's own?
+	parsed    int           // so many of them have come
+	ownCloses int           // so many CloseComplete are the router's own
+	executes  [][]oidColumn // for each Execute of the segment: columns whose values are translated
+	executed  int           // so many of them are over
+	described []oidColumn   // the same for the rows that the last RowDescription is of, or a COPY, in the simple protocol
 	copyIn    bool
 	synced    bool // what was sent ended with the client's Sync
 	failed    bool
@@ -54,6 +57,10 @@ func (r *relayState) message(typ byte, msg []byte) (pgwire.Action, error) {
 		return r.s.parameter(msg), nil
 	case 'A':
 		r.s.ownNotification(r.part.conn, msg)
+	case 'T', 'D', 'd', 'C', 's', 'I':
+		if err := r.translate(typ, msg); err != nil {
+			return pgwire.StopDrop, err
+		}
 	case 'G':
 		r.copyIn = true
 		return pgwire.Stop, nil
@@ -146,6 +153,10 @@ func (s *session) parameter(msg []byte) pgwire.Action {
 func (s *session) answer(ctx context.Context, p *participant) (failed bool, err error) {
 	r := &s.relay
 	r.part, r.failed, r.fatal, r.copyIn = p, false, nil, false
+	if p.oids != nil {
+		r.watchOIDs(true)
+		defer r.watchOIDs(false)
+	}
 	if p.preamble > 0 {
 		if err := s.readPreamble(p); err != nil {
 			return true, err

@@ -103,6 +103,7 @@ type Router struct {
 	acks          chan struct{}
 	left          chan struct{} // a session ended something while a fence was up
 	catalogs      catalogs
+	oids          oidMaps
 	plans         planSpaces
 	settings      settingSets
 	recoded       recodings
@@ -132,6 +133,7 @@ func New(cfg Config, store topo.Store, log *slog.Logger) (*Router, error) {
 		acks: make(chan struct{}, 1), left: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	r.catalogs.init(r)
+	r.oids.init(r)
 	r.plans.init()
 	r.settings.init()
 	r.clients.init()

@@ -118,9 +118,12 @@ func (s *session) failedIn(ctx context.Context, text []byte, err error) error {
 
 // forward sends the client's bytes to the node and relays the answer, ReadyForQuery included.
 func (s *session) forward(ctx context.Context, st *plannedStatement, node string, msg []byte) error {
-	p, err := s.participant(ctx, node)
+	p, err := s.answering(ctx, node)
 	if err == nil && s.needsSequence(st.plan) {
 		err = s.checkSequence(p)
+	}
+	if err == nil && st.class == analyze.Copy {
+		err = s.copies(ctx, p, string(s.text))
 	}
 	if err != nil {
 		if err = s.failed(ctx, err); err != nil {
@@ -306,7 +309,7 @@ func (s *session) oneNode(ctx context.Context, entry *planned) (string, bool) {
 	for i := range entry.statements {
 		st := &entry.statements[i]
 		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || st.plan.Hold != "" ||
-			len(st.plan.Settings) > 0 || s.txn.failed || st.signalled() != 0 {
+			len(st.plan.Settings) > 0 || s.txn.failed || st.signalled() != 0 || st.class == analyze.Copy {
 			return "", false
 		}
 	}

@@ -142,6 +142,11 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 	if v.m.Epoch != st.plan.Epoch && !s.schemaChanged {
 		return nil, errOtherEpoch
 	}
+	if s.schemaChanged {
+		if err := s.answeringAll(ctx, homeFirst(v.m)); err != nil {
+			return nil, err
+		}
+	}
 	return s.prepareSpread(ctx, st, v.m, e, args)
 }
 
@@ -214,7 +219,9 @@ type nodeRows struct {
 	part *participant
 	id   uint64 // of the statement that was prepared for it, 0 if it was there
 	row  []byte // the current DataRow message
-	tag  string // what the node says it has done
+	// columns are those whose values have OIDs that are not the home node's.
+	columns []oidColumn
+	tag     string // what the node says it has done
 
 	node        string // as part may be given back before it is shown
 	fragment    int
@@ -229,13 +236,16 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 	f := &r.e.Fragments[index]
 	var asked []*nodeRows
 	for _, node := range nodes {
-		p, err := s.participant(ctx, node)
+		p, err := s.answering(ctx, node)
 		if err != nil {
 			s.abandon(asked)
 			return nil, err
 		}
 		p.wrote = p.wrote || f.Locks || f.Writes
 		rows := &nodeRows{s: s, part: p, node: node, fragment: index, started: time.Now()}
+		if r.e.Final == "" { // they are the client's
+			rows.columns = r.oidColumns(p)
+		}
 		s.sendFragment(r, rows, index, results)
 		if err := p.conn.Stream.Flush(); err != nil {
 			p.conn.Broken = true
@@ -253,6 +263,7 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results []int16) {
 	f, id := &r.e.Fragments[index], r.shape.fragments[index].id
 	conn := rows.part.conn
+	types, values := usedOnly(r.types, r.values, f.Params)
 	out := conn.Stream.Out()
 	name, known := conn.Statements.Name(id)
 	if !known {
@@ -260,27 +271,28 @@ func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results 
 		if name, evicted = conn.Statements.Add(id); evicted != "" {
 			*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
 		}
-		*out = pgwire.AppendParse(*out, name, conn.Wire(f.Text), nodeTypes(r.types, f.Params))
+		*out = pgwire.AppendParse(*out, name, conn.Wire(f.Text), rows.part.typesAt(types))
 		rows.id = id
 	}
-	*out = pgwire.AppendBind(*out, "", name, r.formats, r.values, results)
+	*out = pgwire.AppendBind(*out, "", name, r.formats, rows.part.valuesAt(types, r.formats, values), results)
 	*out = pgwire.AppendExecute(*out, "", 0)
 	*out = pgwire.AppendSync(*out)
 }
 
-// nodeTypes are the parameter types as any node knows them: those that users made have other numbers
-// there, and are found out from where the parameters stand. Unused ones need some type.
-func nodeTypes(types []uint32, used map[int]bool) []uint32 {
-	out := make([]uint32, len(types))
+// usedOnly are parameters for a text that has only some of them. Of the others, those of types that a node may not know
+// become NULL of a type that every node knows.
+func usedOnly(types []uint32, values [][]byte, used map[int]bool) ([]uint32, [][]byte) {
+	types, values = slices.Clone(types), slices.Clone(values)
 	for i, t := range types {
-		switch {
-		case t < firstUserOID:
-			out[i] = t
-		case !used[i+1]:
-			out[i] = 25 // text
+		if t < firstUserOID || used[i+1] {
+			continue
+		}
+		types[i] = 25 // text
+		if i < len(values) {
+			values[i] = nil
 		}
 	}
-	return out
+	return types, values
 }
 
 // next reads up to the next row; false at the end of the rows.
@@ -308,6 +320,11 @@ func (n *nodeRows) next() (bool, error) {
 		switch typ {
 		case 'D':
 			n.row, n.rows, n.bytes = msg, n.rows+1, n.bytes+int64(len(msg))
+			if n.columns != nil {
+				if err := rowToHome(n.part.oids, n.columns, msg[5:]); err != nil {
+					return false, err
+				}
+			}
 			return true, nil
 		case 'E':
 			failure = pgwire.ParseError(msg)

@@ -19,6 +19,13 @@ func (s *session) copyOut(ctx context.Context, r *spreadRun) error {
 		return err
 	}
 	text := withValues(r.e.Fragments[0].Text, values)
+	types, err := s.binaryTypes(ctx, text)
+	if err == nil {
+		err = s.answeringAll(ctx, nodes)
+	}
+	if err != nil {
+		return err
+	}
 	var parts []*nodeRows
 	for _, node := range nodes {
 		p, err := s.participant(ctx, node)
@@ -33,7 +40,7 @@ func (s *session) copyOut(ctx context.Context, r *spreadRun) error {
 			return lostNode(node)
 		}
 		s.atNode(node)
-		parts = append(parts, &nodeRows{s: s, part: p})
+		parts = append(parts, &nodeRows{s: s, part: p, columns: p.copyColumns(types)})
 	}
 	c := copyOutput{s: s, header: r.e.CopyHeader}
 	for i, n := range parts {
@@ -80,6 +87,11 @@ func (c *copyOutput) pass(n *nodeRows) error {
 				c.s.client.Append(msg)
 			}
 		case 'd':
+			if n.columns != nil {
+				if err := copiedToHome(n.part.oids, n.columns, msg[5:]); err != nil {
+					return err
+				}
+			}
 			if err := c.data(msg, !begun); err != nil {
 				return err
 			}

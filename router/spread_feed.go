@@ -151,7 +151,7 @@ func (w *feeding) run(ctx context.Context, text string, list portions, counts bo
 	s := w.s
 	var asked []*nodeRows
 	for _, p := range list {
-		part, err := s.participant(ctx, p.node)
+		part, err := s.answering(ctx, p.node)
 		if err != nil {
 			s.abandon(asked)
 			return err
@@ -163,9 +163,10 @@ func (w *feeding) run(ctx context.Context, text string, list portions, counts bo
 		}
 		types := append(slices.Clone(w.r.types), make([]uint32, len(p.columns))...)
 		formats := append(slices.Clone(w.r.formats), make([]int16, len(p.columns))...)
+		types, values = usedOnly(types, values, textParameters(text))
 		out := part.conn.Stream.Out()
-		*out = pgwire.AppendParse(*out, "", part.conn.Wire(text), nodeTypes(types, textParameters(text)))
-		*out = pgwire.AppendBind(*out, "", "", formats, values, w.r.results)
+		*out = pgwire.AppendParse(*out, "", part.conn.Wire(text), part.typesAt(types))
+		*out = pgwire.AppendBind(*out, "", "", formats, part.valuesAt(types, formats, values), w.r.results)
 		*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
 		if err := part.conn.Stream.Flush(); err != nil {
 			part.conn.Broken = true
@@ -173,7 +174,7 @@ func (w *feeding) run(ctx context.Context, text string, list portions, counts bo
 			return lostNode(p.node)
 		}
 		s.atNode(p.node)
-		asked = append(asked, &nodeRows{s: s, part: part})
+		asked = append(asked, &nodeRows{s: s, part: part, columns: w.r.oidColumns(part)})
 	}
 	for i, n := range asked {
 		for {

@@ -19,7 +19,7 @@ func (s *session) insertRows(ctx context.Context, r *spreadRun) error {
 	}
 	asked := make([]*nodeRows, 0, len(nodes))
 	for _, node := range nodes {
-		p, err := s.participant(ctx, node)
+		p, err := s.answering(ctx, node)
 		if err != nil {
 			s.abandon(asked)
 			return err
@@ -30,9 +30,10 @@ func (s *session) insertRows(ctx context.Context, r *spreadRun) error {
 			texts[i] = ins.Rows[row]
 		}
 		text := ins.Before + strings.Join(texts, ", ") + ins.After
+		types, values := usedOnly(r.types, r.values, textParameters(text))
 		out := p.conn.Stream.Out()
-		*out = pgwire.AppendParse(*out, "", p.conn.Wire(text), nodeTypes(r.types, textParameters(text)))
-		*out = pgwire.AppendBind(*out, "", "", r.formats, r.values, r.results)
+		*out = pgwire.AppendParse(*out, "", p.conn.Wire(text), p.typesAt(types))
+		*out = pgwire.AppendBind(*out, "", "", r.formats, p.valuesAt(types, r.formats, values), r.results)
 		*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
 		if err := p.conn.Stream.Flush(); err != nil {
 			p.conn.Broken = true
@@ -40,7 +41,7 @@ func (s *session) insertRows(ctx context.Context, r *spreadRun) error {
 			return lostNode(node)
 		}
 		s.atNode(node)
-		asked = append(asked, &nodeRows{s: s, part: p})
+		asked = append(asked, &nodeRows{s: s, part: p, columns: r.oidColumns(p)})
 	}
 	if err := s.returned(asked, nodes, byNode, len(ins.Rows)); err != nil {
 		s.abandon(asked)

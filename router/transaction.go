@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/pool"
 	"github.com/pgshoal/pgshoal/twopc"
@@ -60,6 +61,9 @@ type participant struct {
 	wrote    bool
 	resync   bool // it got messages of the extended protocol and no Sync yet
 	inBatch  bool // it takes part in the current batch of the extended protocol
+	// oids translates the node's OIDs; nil for the home node and until it is needed.
+	oids    *catalog.OIDMap
+	ownOIDs bool // they are of this transaction's own schema
 }
 
 // Node names the participant for two-phase commit.
@@ -405,6 +409,7 @@ func (s *session) closeTransaction(ctx context.Context) {
 	t := &s.txn
 	if s.schemaChanged {
 		s.schemaChanged, s.ownCatalog = false, nil
+		t.forgetOIDs()
 	}
 	s.dropFence(ctx)
 	if p := t.part(s.router.view.Load().m.Home); (t.setAny || t.setLocal) && p != nil && !p.conn.Broken {

@@ -178,6 +178,9 @@ test('all types', deadline, withClient(async (client) => {
   await client.query(`CREATE TABLE node_pg_types (k bigint PRIMARY KEY, ${Object.keys(raw).map((type, i) => `c${i} ${type}`).join()})`);
   await client.query("SELECT create_distributed_table('node_pg_types', 'k')");
   const places = Object.keys(raw).map((_, i) => `$${i + 2}`).join();
+  // What the catalog says holds for the answers of all nodes; a domain is described as what it is over.
+  const catalog = (await client.query(`SELECT attrelid, attnum, CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END AS type FROM pg_attribute
+    JOIN pg_type t ON t.oid = atttypid WHERE attrelid = 'node_pg_types'::regclass AND attnum > 0 ORDER BY attnum`)).rows.map((r) => [r.attrelid, r.attnum, r.type]);
   let k = 0;
   for (const statement of Object.values(modes)) {
     for (let i = 0; i < 4; i++) {
@@ -185,8 +188,9 @@ test('all types', deadline, withClient(async (client) => {
       await client.query(statement(`INSERT INTO node_pg_types VALUES ($1, ${places})`, [k, ...Object.values(raw)]));
       for (const reading of Object.values(modes)) {
         const query = { ...reading('SELECT * FROM node_pg_types WHERE k = $1', [k]), rowMode: 'array', types: { getTypeParser: () => (v) => v } };
-        const { rows } = await client.query(query);
+        const { rows, fields } = await client.query(query);
         assert.deepEqual(rows, [[String(k), ...Object.values(raw)]]);
+        assert.deepEqual(fields.map((f) => [f.tableID, f.columnID, f.dataTypeID]), catalog);
       }
     }
   }
