@@ -22,11 +22,27 @@ type NodeAccess struct {
 	User, Password, Database string
 	SSLMode                  string
 	CA                       string // PEM file, for sslmode verify-*
+	// Timelines, if set, knows on which timeline each node's primary was last seen.
+	Timelines Timelines
 }
 
-// Config leads to a database on the primary of a node; an empty database is the access's own.
+// Config leads to a database on the primary of a node; an empty database is the access's own. A primary that a failover
+// has left behind is refused, whether or not the new one answers.
 func (a NodeAccess) Config(n keyspace.Node, database string) (*pgx.ConnConfig, error) {
-	return a.config(n.Addresses, database, "primary")
+	cfg, err := a.config(n.Addresses, database, "primary")
+	if err == nil && len(n.Addresses) > 1 {
+		cfg.ValidateConnect = a.newest(n, cfg.ValidateConnect)
+	}
+	return cfg, err
+}
+
+// Connect opens a connection as Config describes it.
+func (a NodeAccess) Connect(ctx context.Context, n keyspace.Node, database string) (*pgx.Conn, error) {
+	cfg, err := a.Config(n, database)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, cfg)
 }
 
 // config leads to one of the addresses; session is libpq's target_session_attrs.
@@ -39,14 +55,20 @@ func (a NodeAccess) config(addresses []string, database, session string) (*pgx.C
 }
 
 // primary finds the address of a node whose server is the primary now, and returns a connection
-// string that leads there only: programs such as pg_dump are given one server.
-func (a NodeAccess) primary(ctx context.Context, addresses []string) (string, error) {
+// string that leads there only: programs such as pg_dump are given one server. A node that is not in the map yet has no name.
+func (a NodeAccess) primary(ctx context.Context, n keyspace.Node) (string, error) {
 	var failed error
-	for _, address := range addresses {
-		dsn := a.dsn([]string{address}, "", "primary")
-		conn, err := pgx.Connect(ctx, dsn)
+	for _, address := range n.Addresses {
+		cfg, err := a.config([]string{address}, "", "primary")
+		if err != nil {
+			return "", err
+		}
+		if len(n.Addresses) > 1 {
+			cfg.ValidateConnect = a.newest(n, cfg.ValidateConnect)
+		}
+		conn, err := pgx.ConnectConfig(ctx, cfg)
 		if err == nil {
-			return dsn, conn.Close(ctx)
+			return a.dsn([]string{address}, "", "primary"), conn.Close(ctx)
 		}
 		failed = errors.Join(failed, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgshoal/pgshoal/catalog"
+	"github.com/pgshoal/pgshoal/keyspace"
 )
 
 // candidate is a server that is to become a node, reached as its connection string says.
@@ -31,7 +32,7 @@ func (c *Controller) candidate(ctx context.Context, dsn string) (*candidate, err
 	if len(addresses) > 1 {
 		access := c.cfg.Access
 		access.User, access.Password, access.Database = config.User, config.Password, config.Database
-		if full, err = access.primary(ctx, addresses); err != nil {
+		if full, err = access.primary(ctx, keyspace.Node{Addresses: addresses}); err != nil {
 			return nil, err
 		}
 		if config, err = pgx.ParseConfig(full); err != nil {
@@ -47,7 +48,7 @@ func (c *Controller) copySchema(ctx context.Context, home, to *candidate) ([]str
 	if err := adoptPassword(ctx, home, to); err != nil {
 		return nil, fmt.Errorf("set the cluster's password of role %s: %w", to.config.User, err)
 	}
-	dsn, err := c.cfg.Access.primary(ctx, to.addresses)
+	dsn, err := c.cfg.Access.primary(ctx, keyspace.Node{Addresses: to.addresses})
 	if err != nil {
 		return nil, noLogin(c.cfg.Access.User, to.addresses, err)
 	}

@@ -221,7 +221,7 @@ func (j *join) check(ctx context.Context) error {
 
 // member is a node that is reached as the cluster reaches its nodes.
 func (c *Controller) member(ctx context.Context, n keyspace.Node) (*candidate, error) {
-	dsn, err := c.cfg.Access.primary(ctx, n.Addresses)
+	dsn, err := c.cfg.Access.primary(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (j *join) copySchema(ctx context.Context) error {
 func (j *join) checkLogin(ctx context.Context) error {
 	router := j.c.cfg.Access
 	router.User, router.Password = j.c.cfg.ServiceUser, j.c.cfg.ServicePassword
-	if _, err := router.primary(ctx, j.server.addresses); err != nil {
+	if _, err := router.primary(ctx, keyspace.Node{Addresses: j.server.addresses}); err != nil {
 		return noLogin(router.User, j.server.addresses, err)
 	}
 	return nil

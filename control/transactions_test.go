@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pgshoal/pgshoal/keyspace"
-	"github.com/pgshoal/pgshoal/shardtest"
 	"github.com/pgshoal/pgshoal/topo/memtopo"
 	"github.com/pgshoal/pgshoal/twopc"
 )
@@ -70,7 +69,7 @@ func TestSettlesBeforeANodeLeaves(t *testing.T) {
 func TestLeavingNodeSettles(t *testing.T) {
 	servers := startServers(t, 3)
 	access := NodeAccess{User: "postgres", Database: "postgres", SSLMode: "disable"}
-	settler, err := twopc.NewSettler(twopc.SettlerConfig{Grace: time.Hour}, NewPrimaries(access).Connect) // only leaving settles
+	settler, err := twopc.NewSettler(twopc.SettlerConfig{Grace: time.Hour}, access.Connect) // only leaving settles
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,31 +107,5 @@ func TestLeavingNodeSettles(t *testing.T) {
 	}
 	if got := query(t, servers[0], "", "SELECT outcome FROM pg_shoal.decisions WHERE gid = '"+undecided+"'"); len(got) != 1 || got[0] != "abort" {
 		t.Errorf("the decider that stays says %v", got)
-	}
-}
-
-// TestPrimaries has two servers of a node that both take writes: the promoted one is the primary, also when it is the only one that was seen and is away.
-func TestPrimaries(t *testing.T) {
-	old := shardtest.StartPostgres(t)
-	promoted := old.StartReplica()
-	node := keyspace.Node{Name: "n1", Addresses: []string{old.Address(), promoted.Address()}}
-	primaries := NewPrimaries(NodeAccess{User: "postgres", Database: "postgres", SSLMode: "disable"})
-	check := func(want *shardtest.Postgres) {
-		t.Helper()
-		conn, err := primaries.Connect(t.Context(), node, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		if got := conn.Config().Port; int(got) != want.Port {
-			t.Errorf("connected to port %d, want %d", got, want.Port)
-		}
-	}
-	check(old)
-	promoted.Promote()
-	check(promoted)
-	promoted.Stop()
-	if conn, err := primaries.Connect(t.Context(), node, ""); err == nil || !strings.Contains(err.Error(), "on timeline 1, and the node has been on 2") {
-		t.Errorf("a primary of the past: %v, %v", conn, err)
 	}
 }

@@ -96,6 +96,11 @@ func testFailover(t *testing.T, c withReplicas) {
 			_, err := connect(t, c.DSN(i)).Exec(t.Context(), "UPDATE rep_t SET v = 'lost' WHERE id = $1", c.b)
 			lostConnection(t, err)
 		}
+		// One that starts now has not seen the other timeline itself.
+		c.StopRouter(1)
+		c.StartRouter(1)
+		_, err := connect(t, c.DSN(1)).Exec(t.Context(), "UPDATE rep_t SET v = 'lost' WHERE id = $1", c.b)
+		lostConnection(t, err)
 		promoted.Start()
 		neverTo(t, c, old, promoted, c.b)
 		if n := written(t, old, "lost"); n != "0" {

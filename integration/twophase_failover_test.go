@@ -11,6 +11,7 @@ import (
 	"github.com/pgshoal/pgshoal/control"
 	"github.com/pgshoal/pgshoal/router"
 	"github.com/pgshoal/pgshoal/shardtest/cluster"
+	"github.com/pgshoal/pgshoal/topo"
 	"github.com/pgshoal/pgshoal/twopc"
 )
 
@@ -45,9 +46,10 @@ func startHooked(t *testing.T, opts cluster.Options) *hooked {
 		}
 	}
 	c.Cluster = cluster.Start(t, opts)
-	primaries := control.NewPrimaries(control.NodeAccess{User: cluster.Superuser, Password: cluster.Password, Database: cluster.Superuser, SSLMode: "disable"})
+	access := control.NodeAccess{User: cluster.Superuser, Password: cluster.Password, Database: cluster.Superuser, SSLMode: "disable",
+		Timelines: topo.Timelines{Store: c.Store()}}
 	var err error
-	if c.settler, err = twopc.NewSettler(twopc.SettlerConfig{Grace: time.Millisecond}, primaries.Connect); err != nil {
+	if c.settler, err = twopc.NewSettler(twopc.SettlerConfig{Grace: time.Millisecond}, access.Connect); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.settler.Close(t.Context()) })

@@ -62,6 +62,9 @@ type Config struct {
 	// Monitor measures it. Without a role, a client's own login does.
 	Monitor Monitor
 
+	// Seen, if set, is told when a primary is found on a higher timeline than any before. It must not wait.
+	Seen func(node string, timeline uint32)
+
 	// SSLMode and TLS are as in pgwire.DialConfig.
 	SSLMode string
 	TLS     *tls.Config

@@ -77,6 +77,12 @@ func TestFailover(t *testing.T) {
 		t.Errorf("connected to %s", c.Address)
 		p.Release(c)
 	}
+	// Neither by a pool that has not seen the other one itself, but was told.
+	told := newPool(t, Config{PrimaryTimeout: 100 * time.Millisecond}, pg.Address(), replica)
+	told.RaiseTimeline("n1", 2)
+	if c, err := told.Acquire(t.Context(), super, Credentials{}); !hasCode(err, "57P03") {
+		t.Errorf("told of a higher timeline: got %v, %v; want 57P03", c, err)
+	}
 	postgresTool(t, dir, "pg_ctl", "-D", filepath.Join(dir, "data"), "-w", "-l", filepath.Join(dir, "log"), "start",
 		"-o", "-p "+strings.TrimPrefix(replica, "127.0.0.1:")+" -c listen_addresses=127.0.0.1 -c unix_socket_directories="+dir)
 	c = acquire(t, p)

@@ -47,9 +47,11 @@ func (n *node) setAddresses(addresses []string) {
 		n.mu.Unlock()
 		return
 	}
+	if !slices.ContainsFunc(addresses, func(a string) bool { return slices.Contains(n.primary.addresses, a) }) {
+		n.primary.timeline = 0 // other servers altogether
+	}
 	n.primary.addresses = slices.Clone(addresses)
 	n.primary.known = ""
-	n.primary.timeline = 0 // perhaps another server altogether
 	var closing []*Conn
 	if !slices.Contains(addresses, n.primary.last) {
 		n.primary.last = ""
@@ -105,8 +107,43 @@ func (n *node) moveTo(address string, timeline uint32) (closing []*Conn) {
 		}
 	}
 	p.last = address
-	p.timeline = max(p.timeline, timeline)
+	if timeline > p.timeline {
+		p.timeline = timeline
+		if n.pool.cfg.Seen != nil {
+			n.pool.cfg.Seen(n.name, timeline)
+		}
+	}
 	return closing
+}
+
+// RaiseTimeline tells that others have seen a primary of a node on this timeline: one on a lower timeline is not used any more.
+func (p *Pool) RaiseTimeline(name string, timeline uint32) {
+	p.mu.Lock()
+	n := p.nodes[name]
+	p.mu.Unlock()
+	if n != nil {
+		n.raise(timeline)
+	}
+}
+
+func (n *node) raise(timeline uint32) {
+	n.mu.Lock()
+	p := &n.primary
+	if timeline <= p.timeline || len(p.addresses) < 2 {
+		n.mu.Unlock()
+		return
+	}
+	var closing []*Conn
+	if p.last != "" {
+		n.pool.log.Info("a primary on a higher timeline was seen", "node", n.name, "was", p.last, "timeline", timeline)
+		p.known, p.last = "", ""
+		p.generation++
+		closing = n.removeIdle(func(*Conn) bool { return true })
+		n.cutHeld()
+	}
+	p.timeline = timeline
+	n.mu.Unlock()
+	n.closeAll(closing)
 }
 
 // confirm notes that the primary answered where it was expected, unless it was found elsewhere

@@ -327,6 +327,7 @@ func TestStaleness(t *testing.T) {
 		if hasNoReplica(p, 0) {
 			t.Error("a role that does not see the timeline sees no replica")
 		}
+		tr.change("b", func(s *player) { s.timeline = 2 }) // p is still the primary, and has not forgotten its timeline
 		p.SetNodes(nodeAt("p", "b"))
 		if c := mustAcquire(t, p, aliceReads); c.Address != "b" {
 			t.Errorf("connected to %s", c.Address)

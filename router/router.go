@@ -104,6 +104,7 @@ type Router struct {
 	left          chan struct{} // a session ended something while a fence was up
 	catalogs      catalogs
 	oids          oidMaps
+	timelines     timelines
 	plans         planSpaces
 	settings      settingSets
 	recoded       recodings
@@ -134,12 +135,13 @@ func New(cfg Config, store topo.Store, log *slog.Logger) (*Router, error) {
 	}
 	r.catalogs.init(r)
 	r.oids.init(r)
+	r.timelines.init(r)
 	r.plans.init()
 	r.settings.init()
 	r.clients.init()
 	r.directory.cache.init(cachedEntries)
 	poolCfg := cfg.Pool
-	poolCfg.Admit = r.admit
+	poolCfg.Admit, poolCfg.Seen = r.admit, r.timelines.note
 	poolCfg.Monitor = pool.Monitor{
 		Role: cfg.ServiceUser, Database: serviceDatabase, Credentials: pool.Credentials{Password: cfg.ServicePassword},
 	}
@@ -191,6 +193,10 @@ func (r *Router) Serve(ctx context.Context) error {
 		return fmt.Errorf("reading the map: %w", err)
 	}
 	defer r.follower.Close()
+	if err := r.timelines.follow(ctx); err != nil {
+		_ = listener.Close()
+		return err
+	}
 	if err := r.register(ctx); err != nil {
 		_ = listener.Close()
 		return err

@@ -49,6 +49,7 @@ func (r *Router) onMap(m *keyspace.Map) {
 	v := &view{m: m, changed: make(chan struct{}), since: time.Now()}
 	v.quiet = len(m.Fences) == 0 && !v.joining()
 	r.view.Store(v)
+	r.timelines.apply()
 	if old != nil {
 		close(old.changed)
 	}

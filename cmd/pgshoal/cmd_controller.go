@@ -165,7 +165,8 @@ func newController(cfg *config.Config, l net.Listener, store topo.Store, log *sl
 		bootstrap = append(bootstrap, control.JoinRequest{Name: b.Name, DSN: b.DSN, Region: b.Region, Weight: b.Weight})
 	}
 	access := nodeAccess(&cfg.Nodes, cfg.Nodes.AdminUser, admin)
-	settler, err := twopc.NewSettler(twopc.SettlerConfig{Hook: hook}, control.NewPrimaries(access).Connect)
+	access.Timelines = topo.Timelines{Store: store}
+	settler, err := twopc.NewSettler(twopc.SettlerConfig{Hook: hook}, access.Connect)
 	if err != nil {
 		return nil, err
 	}
