@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,9 +110,7 @@ func (t Timelines) Follow(ctx context.Context, on func(SeenTimelines)) (done <-c
 func (s SeenTimelines) after(e Event) SeenTimelines {
 	next := SeenTimelines{}
 	if !e.Full {
-		for id, seen := range s {
-			next[id] = seen
-		}
+		maps.Copy(next, s)
 	}
 	for _, p := range e.Puts {
 		var seen seenTimeline
