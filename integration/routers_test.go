@@ -249,3 +249,34 @@ func TestRouterEndsInTheMiddle(t *testing.T) {
 		checkNoDrift(t, c)
 	})
 }
+
+// TestAdmissionWaitsForTheMap tells a node of an epoch before a router hears of it: a connection that the router opens
+// meanwhile waits for the map.
+func TestAdmissionWaitsForTheMap(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{Nodes: 1, Routers: 1})
+	node := connect(t, c.NodeDSN("node1"))
+	run(t, node, "CREATE ROLE late LOGIN PASSWORD '"+cluster.Password+"'")
+	next := c.Map().Epoch + 1
+	expect(t, node, fmt.Sprint(next), "SELECT pg_shoal.raise_epoch($1)", next)
+	done := make(chan error, 1)
+	go func() {
+		conn, err := pgx.Connect(t.Context(), c.RoleDSN(0, "late", cluster.Password, "postgres"))
+		if err == nil {
+			hangUp(conn)
+		}
+		done <- err
+	}()
+	waitFor(t, "the node to refuse the router", func() bool {
+		return ask(t, node, `SELECT count(*) FROM pg_stat_activity late, pg_stat_activity asked
+			WHERE late.usename = 'late' AND asked.state = 'idle' AND asked.query LIKE '%, ' || $1 || ', ' || late.pid || ')'`, fmt.Sprint(next-1)) == "1"
+	})
+	if _, err := topo.UpdateMap(t.Context(), c.Store(), func(m *keyspace.Map) (*keyspace.Map, error) {
+		same := *m
+		return &same, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the router was not admitted: %s", describe(err))
+	}
+}

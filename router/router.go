@@ -274,27 +274,6 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// admit tells a node whose backend this is; the node refuses a router whose map is too old.
-func (r *Router) admit(ctx context.Context, node string, pid uint32) error {
-	key := pool.Key{Node: node, Role: r.cfg.ServiceUser, Database: serviceDatabase}
-	conn, err := r.pool.Acquire(ctx, key, pool.Credentials{Password: r.cfg.ServicePassword})
-	if err != nil {
-		return err
-	}
-	defer r.pool.Release(conn)
-	v := r.view.Load()
-	sql := fmt.Sprintf("SELECT pg_shoal.admit('%s', %d, %d)", quoteBody(r.cfg.Name), v.m.Epoch, pid)
-	rows, err := conn.Query(ctx, sql)
-	if err != nil {
-		return err
-	}
-	if len(rows) != 1 || string(rows[0][0]) != "t" {
-		return pgwire.Errorf("57P03", "node %q does not admit this router: its map has epoch %d, which is too old", node, v.m.Epoch).
-			WithHint("The router must reach the topology store again.")
-	}
-	return nil
-}
-
 // serviceDatabase is where the router does what belongs to no client's database.
 const serviceDatabase = "postgres"
 
