@@ -69,6 +69,7 @@ func TestReplicas(t *testing.T) {
 	}{
 		{"who reads from them", testWhoReadsReplicas},
 		{"writes never go there", testWritesPastReplicas},
+		{"after a change of the schema", testReplicasAfterDDL},
 		{"staleness", testStaleReplica},
 		{"a replica dies", testReplicaDies},
 		{"failover", testFailover},
@@ -160,6 +161,15 @@ func testWritesPastReplicas(t *testing.T, c withReplicas) {
 }
 
 // testStaleReplica pauses the replay on one replica while its primary goes on.
+// testReplicasAfterDDL puts up with a lot, and changes the schema: replicas have the change soon, however old they may be.
+func testReplicasAfterDDL(t *testing.T, c withReplicas) {
+	patient := c.reader(t, "simple_protocol", "prefer_replica", "SET shoal.max_staleness = '1h'")
+	run(t, patient, "ALTER TABLE rep_t ADD COLUMN later text DEFAULT 'here'")
+	waitFor(t, "the replicas to be used again", func() bool {
+		return ask(t, patient, fmt.Sprintf("SELECT pg_is_in_recovery(), later FROM rep_t WHERE id = %d", c.b)) == "true|here"
+	})
+}
+
 func testStaleReplica(t *testing.T, c withReplicas) {
 	replica := connect(t, cluster.ServerDSN(c.Replicas("node2")[0]))
 	run(t, replica, "SELECT pg_wal_replay_pause()")
@@ -170,6 +180,10 @@ func testStaleReplica(t *testing.T, c withReplicas) {
 	waitFor(t, "the replica to be too old", func() bool { return standby(t, prefers, c.b) == "false" })
 	t.Logf("left alone %v after the write that it lacks, with a limit of 1.5 s", time.Since(paused).Round(10*time.Millisecond))
 	expect(t, prefers, "newest", fmt.Sprintf("SELECT v FROM rep_t WHERE id = %d", c.b))
+	waitFor(t, "the change of the schema to be long ago", func() bool {
+		_, err := requires.Exec(t.Context(), fmt.Sprintf("SELECT v FROM rep_t WHERE id = %d", c.b))
+		return err != nil
+	})
 	fails(t, requires, "57P03", fmt.Sprintf("SELECT v FROM rep_t WHERE id = %d", c.b), "node2", "fresh enough", "HINT: ")
 	if got := standby(t, prefers, c.a); got != "true" {
 		t.Error("the other node's replica is not used any more")

@@ -258,6 +258,7 @@ func TestAdmissionWaitsForTheMap(t *testing.T) {
 	run(t, node, "CREATE ROLE late LOGIN PASSWORD '"+cluster.Password+"'")
 	next := c.Map().Epoch + 1
 	expect(t, node, fmt.Sprint(next), "SELECT pg_shoal.raise_epoch($1)", next)
+	raised := ask(t, node, "SELECT clock_timestamp()::text") // whoever asks from now on is refused
 	done := make(chan error, 1)
 	go func() {
 		conn, err := pgx.Connect(t.Context(), c.RoleDSN(0, "late", cluster.Password, "postgres"))
@@ -267,8 +268,8 @@ func TestAdmissionWaitsForTheMap(t *testing.T) {
 		done <- err
 	}()
 	waitFor(t, "the node to refuse the router", func() bool {
-		return ask(t, node, `SELECT count(*) FROM pg_stat_activity late, pg_stat_activity asked
-			WHERE late.usename = 'late' AND asked.state = 'idle' AND asked.query LIKE '%, ' || $1 || ', ' || late.pid || ')'`, fmt.Sprint(next-1)) == "1"
+		return ask(t, node, "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND query LIKE $1 AND query_start > $2::timestamptz",
+			fmt.Sprintf("SELECT pg_shoal.admit(%%, %d, %%", next-1), raised) != "0"
 	})
 	if _, err := topo.UpdateMap(t.Context(), c.Store(), func(m *keyspace.Map) (*keyspace.Map, error) {
 		same := *m

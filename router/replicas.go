@@ -90,8 +90,13 @@ func (s *session) readsReplica(p *plan.Plan) bool {
 	if !s.router.member.Load().Listed() {
 		return false
 	}
-	// Right after a change of the map a replica may lack rows or columns that the new map counts on.
-	return time.Since(s.router.view.Load().since) > s.staleness()+settleTime
+	return s.freshness() > 0
+}
+
+// freshness is how far behind a replica may be now. Right after a change of the map it may lack rows or columns that the
+// new map counts on, so it must have what happened since, whatever the session would put up with.
+func (s *session) freshness() time.Duration {
+	return min(s.staleness(), time.Since(s.router.view.Load().since)-settleTime)
 }
 
 // checkReplicas ends the work on replicas of a router that is cut off from the topology store. When a
@@ -136,11 +141,13 @@ func (s *session) readOnly() bool {
 func (s *session) acquireReplica(ctx context.Context, node string) (*pool.Conn, error) {
 	key := s.poolKey(node)
 	key.Replica = true
-	conn, err := s.router.pool.AcquireReplica(ctx, key, s.creds, s.staleness())
+	limit := s.freshness()
+	conn, err := s.router.pool.AcquireReplica(ctx, key, s.creds, max(limit, time.Nanosecond))
 	if !errors.Is(err, pool.ErrNoReplica) {
 		return conn, err
 	}
-	if s.settings.values[readPreference] == requireReplica {
+	// Right after a change of the map the primary answers in any case.
+	if s.settings.values[readPreference] == requireReplica && limit == s.staleness() {
 		return nil, pgwire.Errorf("57P03", "node %q has no replica that is fresh enough", node).
 			WithHint("SET %s = '%s' lets the primary answer then.", readPreference, preferReplica)
 	}
