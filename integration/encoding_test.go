@@ -253,6 +253,8 @@ func TestServerEncoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hangUp(conn)
+	// In another locale such a name would be folded, and refused.
+	run(t, conn, "CREATE TABLE Ärger (k int)", "INSERT INTO Ärger VALUES (1)", `DROP TABLE "Ärger"`)
 	latin := foreignClient(t, dsn, "LATIN1")
 	run(t, conn, "CREATE TABLE größe (k text PRIMARY KEY, v text)", "SELECT create_distributed_table('größe', 'k')")
 	keys := []string{"é", "Übér", "ñ", "ß", "plain", "çà"}

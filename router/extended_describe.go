@@ -25,6 +25,9 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 	s.task.Detach()
 	s.router.plans.misses.Add(1)
 	stmts, err := analyze.Parse(p.text)
+	if err == nil {
+		err = s.knowsNames(ctx, p.text)
+	}
 	if err != nil {
 		return nil, err
 	}

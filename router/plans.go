@@ -132,6 +132,9 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 	s.task.Detach()
 	s.router.plans.misses.Add(1)
 	stmts, err := analyze.Parse(string(text))
+	if err == nil {
+		err = s.knowsNames(ctx, string(text))
+	}
 	if err != nil {
 		return nil, err
 	}
