@@ -289,10 +289,7 @@ func (s *session) serve(ctx context.Context) error {
 		}
 		switch typ {
 		case 'Q':
-			var ignore bool
-			if ignore, err = s.unsynced(ctx); err == nil && !ignore {
-				err = s.simple(ctx, msg)
-			}
+			err = s.simpleQuery(ctx, msg)
 		case 'P', 'B', 'D', 'E', 'C', 'S', 'H':
 			err = s.extendedMessage(ctx, typ, msg)
 		case 'X':
