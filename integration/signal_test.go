@@ -91,10 +91,14 @@ func TestSignalRights(t *testing.T) {
 	_, err = a.Exec(t.Context(), "SELECT pg_cancel_backend($1)", int32(a.PgConn().PID()))
 	refused(t, err, "57014")
 	expect(t, a, "1", "SELECT 1")
-	// The other router knows where to go.
+	// A client of another router is under the same rules.
 	far := connect(t, shared().DSN(1))
-	_, err = conn.Exec(t.Context(), "SELECT pg_cancel_backend($1)", int32(far.PgConn().PID()))
-	refused(t, err, "0A000", "another router", "router-2")
+	_, err = a.Exec(t.Context(), "SELECT pg_cancel_backend($1)", int32(far.PgConn().PID()))
+	refused(t, err, "42501", "must be a superuser to cancel superuser query")
+	run(t, conn, "SET ROLE sig_b")
+	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend($1)", int32(far.PgConn().PID()))
+	refused(t, err, "42501", "must be a superuser to terminate superuser process")
+	run(t, conn, "RESET ROLE")
 	expect(t, conn, "false", "SELECT pg_cancel_backend(2147483647)")
 	// A node's own process numbers are the node's.
 	node, done := nodeConnection(t, shared(), "node1", "postgres")
@@ -103,4 +107,36 @@ func TestSignalRights(t *testing.T) {
 	hangUp(a)
 	hangUp(b)
 	run(t, conn, "DROP ROLE sig_a, sig_b")
+}
+
+// TestSignalThroughAnotherRouter cancels and ends sessions that are connected elsewhere, and waits for their end.
+func TestSignalThroughAnotherRouter(t *testing.T) {
+	conn := client(t)
+	for name, mode := range allModes {
+		far := connect(t, shared().DSN(1))
+		pid := int32(far.PgConn().PID())
+		call := func(sql string, want bool, args ...any) {
+			t.Helper()
+			var done bool
+			if err := conn.QueryRow(t.Context(), sql, append([]any{mode}, args...)...).Scan(&done); err != nil || done != want {
+				t.Errorf("%s: %s: %v, %v", name, sql, done, err)
+			}
+		}
+		running := sleepOn(t, far, "far "+name)
+		call("SELECT pg_cancel_backend($1)", true, pid)
+		refused(t, <-running, "57014", "canceling statement due to user request")
+		running = sleepOn(t, far, "far end "+name)
+		call("SELECT pg_terminate_backend($1, $2)", true, pid, int64(20000))
+		if err := <-running; err == nil {
+			t.Error("the statement of a terminated session ended well")
+		}
+		call("SELECT pg_terminate_backend($1, $2)", false, pid, int64(20000)) // it has ended
+
+		near := client(t)
+		pid = int32(near.PgConn().PID())
+		_, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend($1, $2)", mode, pid, int64(-1))
+		refused(t, err, "22003", "must not be negative")
+		call("SELECT pg_terminate_backend($1, $2)", true, pid, int64(20000))
+		call("SELECT pg_terminate_backend($1)", false, pid)
+	}
 }

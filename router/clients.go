@@ -39,7 +39,7 @@ func (c *clients) add(s *session, router uint32) {
 		c.last = (c.last + 1) & (1<<sessionBits - 1)
 		pid := (router+firstRouter)<<sessionBits | c.last
 		if _, taken := c.sessions[pid]; !taken && pid != 0 {
-			s.pid = pid
+			s.pid, s.gone = pid, make(chan struct{})
 			c.sessions[pid] = s
 			return
 		}
@@ -50,6 +50,7 @@ func (c *clients) remove(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sessions, s.pid)
+	close(s.gone)
 	if len(c.sessions) == 0 && c.empty != nil {
 		close(c.empty)
 		c.empty = nil

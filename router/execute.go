@@ -91,8 +91,8 @@ func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) err
 	if st.plan == nil {
 		return s.own(ctx, st)
 	}
-	if pid := st.signalled(); pid != 0 {
-		return s.signal(ctx, st.signal, pid, true, false)
+	if to := st.signalled(); to.pid != 0 {
+		return s.signal(ctx, st.signal, to, true, false)
 	}
 	s.count(st.plan.Kind, "")
 	switch st.plan.Kind {

@@ -60,7 +60,7 @@ type portal struct {
 	// columns are those whose values have OIDs that are not the home node's.
 	columns []oidColumn
 	// signal is the client that a call is about.
-	signal uint32
+	signal signalled
 }
 
 func (e *extended) busy() bool { return e.segment != nil || e.touched }
@@ -315,7 +315,7 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 		return nil
 	}
 	st := &entry.statements[0]
-	if po.signal != 0 {
+	if po.signal.pid != 0 {
 		return s.signal(ctx, st.signal, po.signal, false, slices.Contains(po.args.results, 1))
 	}
 	if st.plan != nil && st.plan.Kind == plan.Distribute {

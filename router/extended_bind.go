@@ -46,8 +46,8 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 // bindStatement binds to what the statement's plan says.
 func (s *session) bindStatement(ctx context.Context, st *prepared, name string) error {
 	e := &s.extended
-	if pid := bindSignal(st.entry, &e.bind); pid != 0 {
-		po := portal{stmt: st, signal: pid}
+	if to := bindSignal(st.entry, &e.bind); to.pid != 0 {
+		po := portal{stmt: st, signal: to}
 		if e.bind.NumResultFormats() > 0 {
 			po.args.results = []int16{e.bind.ResultFormat(0)}
 		}

@@ -36,6 +36,7 @@ type session struct {
 	user, database string
 	creds          pool.Credentials
 	pid, secret    uint32
+	gone           chan struct{} // closed when the session has ended
 
 	// startup are the settings the client asked for; what RESET returns to.
 	startup    *settingSet

@@ -57,7 +57,7 @@ func (s *session) planRaw(ctx context.Context, raw []byte) (*planned, error) {
 func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) error {
 	for {
 		st := &entry.statements[0]
-		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || explains(st) || st.signalled() != 0 {
+		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || explains(st) || st.signalled().pid != 0 {
 			break
 		}
 		node, fresh, err := s.route(ctx, st.plan, s)
@@ -309,7 +309,7 @@ func (s *session) oneNode(ctx context.Context, entry *planned) (string, bool) {
 	for i := range entry.statements {
 		st := &entry.statements[i]
 		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || st.plan.Hold != "" ||
-			len(st.plan.Settings) > 0 || s.txn.failed || st.signalled() != 0 || st.class == analyze.Copy {
+			len(st.plan.Settings) > 0 || s.txn.failed || st.signalled().pid != 0 || st.class == analyze.Copy {
 			return "", false
 		}
 	}
