@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -21,6 +22,8 @@ type Exchange struct {
 	Final string
 	// FinalArrays is Final for few rows: the fragments' columns are array parameters behind those of Eval.
 	FinalArrays string
+	// FinalReads is set when Final reads more than the fragments' rows: tables of the home node, or code that may read some.
+	FinalReads bool
 	Merge       Merge
 	// Insert is set for an INSERT of rows that go to different nodes; there are no fragments then.
 	Insert *InsertRows
@@ -265,7 +268,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 	if err != nil {
 		return nil, refuse("", "the statement cannot be written again: %v", err)
 	}
-	x.out.Final = final
+	x.out.Final, x.out.FinalReads = final, x.finalReads()
 	x.out.FinalArrays, err = x.withArrays()
 	if err != nil {
 		return nil, refuse("", "the statement cannot be written again: %v", err)
@@ -293,6 +296,18 @@ func (x *exchanger) leftOver() *ref {
 		}
 	}
 	return nil
+}
+
+// finalReads reports a last step whose answer depends on more than its arguments and the fragments' rows.
+func (x *exchanger) finalReads() bool {
+	for _, rv := range analyze.Relations(x.tree) {
+		if !slices.ContainsFunc(x.out.Fragments, func(f Fragment) bool { return f.Name == rv.Relname && rv.Schemaname == "" }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(analyze.Calls(x.tree), func(c *pg.FuncCall) bool {
+		return slices.ContainsFunc(x.p.functions(c), func(f *catalog.Function) bool { return !f.Builtin || f.Volatility == 'v' })
+	})
 }
 
 // withArrays writes the final statement with the fragments as WITH items over array parameters.

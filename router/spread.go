@@ -13,6 +13,7 @@ import (
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
 )
 
 // arguments are the values of a statement's parameters, and the formats in which the client wants the columns
@@ -90,7 +91,41 @@ func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spre
 	case run.e.Final == "":
 		return s.merge(ctx, run)
 	}
+	if s.txn.mode == modeIdle && run.oncePerNode(st) && !run.shape.large.Load() {
+		done, err := s.lastStepAlone(ctx, st, run)
+		if done || err != nil {
+			return err
+		}
+	}
 	return s.inTransaction(ctx, func() error { return s.lastStep(ctx, st, run) })
+}
+
+// oncePerNode reports a query that needs no transaction: each node reads once, and the last step reads nothing but what they
+// answered. In PostgreSQL each such part is a transaction of its own.
+func (r *spreadRun) oncePerNode(st *plannedStatement) bool {
+	return st.class == analyze.Query && !st.plan.Writes && len(r.e.Fragments) == 1 && !r.e.Fragments[0].Locks && !r.e.FinalReads
+}
+
+// lastStepAlone is lastStep without a transaction; done is false when the rows are too many for arrays.
+func (s *session) lastStepAlone(ctx context.Context, st *plannedStatement, run *spreadRun) (done bool, err error) {
+	extra, fit, err := s.gatherArrays(ctx, run, maxArrays)
+	if err != nil {
+		return false, err
+	}
+	if !fit {
+		run.shape.large.Store(true)
+		run.moved, run.asked = 0, nil
+		return false, nil
+	}
+	p, err := s.participant(ctx, run.m.Home)
+	if err != nil {
+		return false, err
+	}
+	if err := s.final(ctx, run, p, run.shape.arrays, extra); err != nil {
+		return false, err
+	}
+	s.effects(ctx, st, p)
+	return true, nil
 }
 
 // lastStep gathers the rows and runs the last step over them.
@@ -229,12 +264,11 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 	f := &r.e.Fragments[index]
 	var asked []*nodeRows
 	for _, node := range nodes {
-		p, err := s.participant(ctx, node)
+		p, err := s.reader(ctx, node, f)
 		if err != nil {
 			s.abandon(asked)
 			return nil, err
 		}
-		p.wrote = p.wrote || f.Locks || f.Writes
 		rows := &nodeRows{s: s, part: p, node: node, fragment: index, started: time.Now()}
 		s.sendFragment(r, rows, index, results)
 		if err := p.conn.Stream.Flush(); err != nil {
@@ -249,23 +283,45 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 	return asked, nil
 }
 
+// reader is the node's part in the transaction, for a fragment. The planner lets only expressions into fragments that write
+// nothing, so a node that has run no more than those need not be asked at the end.
+func (s *session) reader(ctx context.Context, node string, f *plan.Fragment) (*participant, error) {
+	before := s.txn.part(node)
+	other := before != nil && before.other
+	p, err := s.participant(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	p.other = other
+	p.wrote = p.wrote || f.Locks || f.Writes
+	return p, nil
+}
+
 // sendFragment queues a fragment for one node; its connection keeps it prepared.
 func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results []int16) {
 	f, id := &r.e.Fragments[index], r.shape.fragments[index].id
 	conn := rows.part.conn
-	out := conn.Stream.Out()
 	name, known := conn.Statements.Name(id)
+	out := conn.Stream.Out()
 	if !known {
-		var evicted string
-		if name, evicted = conn.Statements.Add(id); evicted != "" {
-			*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
-		}
-		*out = pgwire.AppendParse(*out, name, conn.Wire(f.Text), nodeTypes(r.types, f.Params))
+		name, _ = parseNamed(conn, id, f.Text, nodeTypes(r.types, f.Params))
 		rows.id = id
 	}
 	*out = pgwire.AppendBind(*out, "", name, r.formats, r.values, results)
 	*out = pgwire.AppendExecute(*out, "", 0)
 	*out = pgwire.AppendSync(*out)
+}
+
+// parseNamed queues the preparation of a statement that the connection does not have yet. Closed reports that another one
+// gave way, whose CloseComplete comes first.
+func parseNamed(conn *pool.Conn, id uint64, text string, types []uint32) (name string, closed bool) {
+	out := conn.Stream.Out()
+	name, evicted := conn.Statements.Add(id)
+	if evicted != "" {
+		*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
+	}
+	*out = pgwire.AppendParse(*out, name, conn.Wire(text), types)
+	return name, evicted != ""
 }
 
 // nodeTypes are the parameter types as any node knows them: those that users made have other numbers
@@ -403,10 +459,37 @@ func (r *spreadRun) limits() (limit, offset int64, err error) {
 
 // final runs the last step on the home node, with the client's parameters and those that hold gathered rows.
 func (s *session) final(ctx context.Context, r *spreadRun, p *participant, text string, extra [][]byte) error {
-	s.appendFinal(r, p, "", text, extra)
+	var id uint64
+	if text == r.shape.arrays {
+		id = s.appendNamedFinal(r, p, extra)
+	} else {
+		s.appendFinal(r, p, "", text, extra)
+	}
 	out := p.conn.Stream.Out()
 	*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
-	return s.shown(s.relayOwn(ctx, p))
+	failed, err := s.relayOwn(ctx, p)
+	if id != 0 && (failed || err != nil) {
+		p.conn.Statements.Remove(id)
+	}
+	return s.shown(failed, err)
+}
+
+// appendNamedFinal is appendFinal for the last step over arrays, which stays prepared. It returns the statement's number if it had to
+// be prepared.
+func (s *session) appendNamedFinal(r *spreadRun, p *participant, extra [][]byte) (id uint64) {
+	name, known := p.conn.Statements.Name(r.shape.finalID)
+	if !known {
+		var closed bool
+		name, closed = parseNamed(p.conn, r.shape.finalID, r.shape.arrays, append(slices.Clone(r.types), make([]uint32, len(extra))...))
+		if id = r.shape.finalID; closed {
+			s.relay.ownCloses++
+		}
+	}
+	values := append(slices.Clone(r.values), extra...)
+	formats := append(slices.Clone(r.formats), make([]int16, len(extra))...)
+	out := p.conn.Stream.Out()
+	*out = pgwire.AppendBind(*out, "", name, formats, values, r.results)
+	return id
 }
 
 // appendFinal queues Parse and Bind of the last step.
@@ -508,13 +591,13 @@ var errShown = errors.New("the client has the error")
 // relayOwn relays an answer to messages of the extended protocol that the client does not know of.
 func (s *session) relayOwn(ctx context.Context, p *participant) (failed bool, err error) {
 	s.relay.keepReady, s.relay.extended = true, true
-	for _, t := range []byte("12n") {
+	for _, t := range []byte("123n") {
 		s.relay.Watch[t] = true
 	}
 	failed, err = s.exchange(ctx, p)
-	for _, t := range []byte("12n") {
+	for _, t := range []byte("123n") {
 		s.relay.Watch[t] = false
 	}
-	s.relay.keepReady, s.relay.extended = false, false
+	s.relay.keepReady, s.relay.extended, s.relay.ownCloses = false, false, 0
 	return failed, err
 }

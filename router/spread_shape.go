@@ -21,6 +21,7 @@ type spreadShape struct {
 	columns   int    // of the one fragment, without hidden ones
 	fragments []fragmentShape
 	final     string
+	finalID   uint64 // names arrays among the prepared statements
 	arrays    string // the final statement over array parameters
 	// large is set when the rows were too many for arrays once.
 	large atomic.Bool
@@ -89,6 +90,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		shape.columns = shape.fragments[0].width - e.Merge.Hidden
 	}
 	if e.Final != "" {
+		shape.finalID = s.router.plans.lastID.Add(1)
 		shape.final, shape.arrays = e.WithTypes(e.Final, names), e.WithTypes(e.FinalArrays, names)
 	}
 	if st.spread.shapes == nil {
