@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgshoal/pgshoal/analyze"
@@ -224,7 +225,23 @@ func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 }
 
 // nodesOf are the nodes that have rows for a fragment; one node says that there are none.
-func (s *session) nodesOf(r *spreadRun, f *plan.Fragment) ([]string, error) {
+func (s *session) nodesOf(r *spreadRun, index int) ([]string, error) {
+	f := &r.e.Fragments[index]
+	var known *atomic.Pointer[openNodes]
+	if index < len(r.shape.fragments) && len(f.Pins) == 1 && f.Pins[0].Open() {
+		known = &r.shape.fragments[index].open
+		if n := known.Load(); n != nil && n.m == r.m {
+			return n.nodes, nil
+		}
+	}
+	nodes, err := s.findNodes(r, f)
+	if err == nil && known != nil {
+		known.Store(&openNodes{r.m, nodes})
+	}
+	return nodes, err
+}
+
+func (s *session) findNodes(r *spreadRun, f *plan.Fragment) ([]string, error) {
 	var nodes []string
 	for i := range f.Pins {
 		some, err := exec.Nodes(r.m, &f.Pins[i], r, s)
@@ -259,11 +276,12 @@ type nodeRows struct {
 	ended       bool
 }
 
-// ask sends a fragment to all its nodes. All of them work while the first one's rows are read.
-func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []string, results []int16) ([]*nodeRows, error) {
+// ask sends a fragment to all its nodes. All of them work while the first one's rows are read. With wait, nothing
+// is done until the last of them begins to answer: by then the others usually have, and are not read in vain.
+func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []string, results []int16, wait bool) ([]*nodeRows, error) {
 	f := &r.e.Fragments[index]
-	var asked []*nodeRows
-	for _, node := range nodes {
+	asked := make([]*nodeRows, 0, len(nodes))
+	for i, node := range nodes {
 		p, err := s.reader(ctx, node, f)
 		if err != nil {
 			s.abandon(asked)
@@ -271,7 +289,11 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 		}
 		rows := &nodeRows{s: s, part: p, node: node, fragment: index, started: time.Now()}
 		s.sendFragment(r, rows, index, results)
-		if err := p.conn.Stream.Flush(); err != nil {
+		send := p.conn.Stream.Flush
+		if wait && i == len(nodes)-1 {
+			send = p.conn.Stream.Exchange
+		}
+		if err := send(); err != nil {
 			p.conn.Broken = true
 			s.abandon(asked)
 			return nil, lostNode(node)

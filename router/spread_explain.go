@@ -120,7 +120,7 @@ func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, err
 	}
 	for i := range e.Fragments {
 		f := &e.Fragments[i]
-		nodes, err := s.nodesOf(r, f)
+		nodes, err := s.findNodes(r, f)
 		if err != nil {
 			return nil, err
 		}
@@ -180,11 +180,11 @@ func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanati
 }
 
 func (s *session) discardMerge(ctx context.Context, r *spreadRun, count func(func() ([]byte, error)) error) error {
-	nodes, err := s.nodesOf(r, &r.e.Fragments[0])
+	nodes, err := s.nodesOf(r, 0)
 	if err != nil {
 		return err
 	}
-	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats())
+	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats(), true)
 	if err != nil {
 		return err
 	}

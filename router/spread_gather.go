@@ -96,11 +96,11 @@ func (s *session) temporaryLimit(ctx context.Context) (int, error) {
 func (s *session) gatherArrays(ctx context.Context, r *spreadRun, limit int) (extra [][]byte, fit bool, err error) {
 	size := 0
 	for i := range r.e.Fragments {
-		nodes, err := s.nodesOf(r, &r.e.Fragments[i])
+		nodes, err := s.nodesOf(r, i)
 		if err != nil {
 			return nil, false, err
 		}
-		asked, err := s.ask(ctx, r, i, nodes, nil)
+		asked, err := s.ask(ctx, r, i, nodes, nil, true)
 		if err != nil {
 			return nil, false, err
 		}
@@ -187,7 +187,7 @@ func (s *session) gatherTable(ctx context.Context, r *spreadRun, index int) erro
 	}
 	var others []string
 	atHome := false
-	nodes, err := s.nodesOf(r, f)
+	nodes, err := s.nodesOf(r, index)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *session) gatherTable(ctx context.Context, r *spreadRun, index int) erro
 			others = append(others, n)
 		}
 	}
-	asked, err := s.ask(ctx, r, index, others, []int16{format})
+	asked, err := s.ask(ctx, r, index, others, []int16{format}, false)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
@@ -19,7 +20,7 @@ import (
 type spreadShape struct {
 	rows      []byte // RowDescription of the statement itself
 	columns   int    // of the one fragment, without hidden ones
-	fragments []fragmentShape
+	fragments []*fragmentShape
 	final     string
 	finalID   uint64 // names arrays among the prepared statements
 	arrays    string // the final statement over array parameters
@@ -31,6 +32,13 @@ type fragmentShape struct {
 	id     uint64 // names it among the prepared statements of server connections
 	binary bool   // all its columns mean the same on every node in the binary format
 	width  int
+	open   atomic.Pointer[openNodes]
+}
+
+// openNodes are the nodes that a fragment goes to whatever its arguments are.
+type openNodes struct {
+	m     *keyspace.Map
+	nodes []string
 }
 
 // shapeCache keeps shapes beside an immutable plan.
@@ -76,7 +84,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 				return nil, err
 			}
 		}
-		shape.fragments = append(shape.fragments, fragmentShape{id: s.router.plans.lastID.Add(1), binary: sameInBinary(columns), width: len(columns)})
+		shape.fragments = append(shape.fragments, &fragmentShape{id: s.router.plans.lastID.Add(1), binary: sameInBinary(columns), width: len(columns)})
 		if e.Final == "" {
 			continue
 		}
