@@ -98,6 +98,12 @@ func (x *exchanger) sortSource(b *block, n *pg.Node) *column {
 	return c
 }
 
+// cut is sorted for a block that has an order and a limit of its own.
+func (x *exchanger) cut(b *block) bool {
+	at := x.core(b, nil)
+	return at.at == spread && b.stmt.LimitCount != nil && x.perKey(b, at) && x.sorted(b, at)
+}
+
 // sorted lets the nodes do everything but the order and the limit, which PostgreSQL does over their rows.
 func (x *exchanger) sorted(b *block, at side) bool {
 	s := b.stmt
