@@ -319,7 +319,7 @@ func (x *exchanger) moveTree(b *block, t *joinTree, conds []scoped) {
 		at := side{at: spread, distribution: pl.distribution}
 		x.gatherTable(b, r, conds, at, []*ref{r}, tableNames(r.table))
 		f := &x.out.Fragments[len(x.out.Fragments)-1]
-		f.Motion = &Motion{To: m.to}
+		f.Motion = &Motion{To: m.to, Pin: Pin{Stored: true}} // a key without a place is told apart
 		for _, c := range m.key {
 			name := r.table.Columns[c.index].Name
 			t, _ := x.p.keyType(c)

@@ -103,6 +103,8 @@ type Router struct {
 	acks          chan struct{}
 	left          chan struct{} // a session ended something while a fence was up
 	catalogs      catalogs
+	sizes         sizes
+	motions       chan struct{} // the places of statements that move rows between nodes
 	plans         planSpaces
 	settings      settingSets
 	recoded       recodings
@@ -132,6 +134,8 @@ func New(cfg Config, store topo.Store, log *slog.Logger) (*Router, error) {
 		acks: make(chan struct{}, 1), left: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	r.catalogs.init(r)
+	r.sizes.init(r)
+	r.motions = make(chan struct{}, maxMotions)
 	r.plans.init()
 	r.settings.init()
 	r.clients.init()
@@ -196,6 +200,7 @@ func (r *Router) Serve(ctx context.Context) error {
 	defer r.member.Load().Close()
 	r.work.Go(func() { r.acknowledge(ctx) })
 	r.work.Go(func() { r.watchDeadlocks(ctx) })
+	r.work.Go(func() { r.watchSizes(ctx) })
 	stopListening := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stopListening()
 	close(r.ready)

@@ -44,6 +44,9 @@ type spreadRun struct {
 	moved, limit int64 // bytes of rows that go from node to node
 	asked        []*nodeRows
 	session      *session
+	st           *plannedStatement
+	own          []uint32         // the types of the client's own parameters
+	arrays       map[int][][]byte // few moved rows, by fragment: an array for each column
 }
 
 // spread runs a statement over several nodes. The row description goes along unless the protocol has its own place for it.
@@ -187,7 +190,7 @@ func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *ke
 	if err != nil {
 		return nil, err
 	}
-	run := &spreadRun{e: e, m: m, arguments: args, limit: s.exchangeLimit(), session: s}
+	run := &spreadRun{e: e, m: m, arguments: args, limit: s.exchangeLimit(), session: s, st: st, own: args.types}
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
@@ -228,7 +231,7 @@ func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 func (s *session) nodesOf(r *spreadRun, index int) ([]string, error) {
 	f := &r.e.Fragments[index]
 	var known *atomic.Pointer[openNodes]
-	if index < len(r.shape.fragments) && len(f.Pins) == 1 && f.Pins[0].Open() {
+	if index < len(r.shape.fragments) && len(f.Uses) == 0 && len(f.Pins) == 1 && f.Pins[0].Open() {
 		known = &r.shape.fragments[index].open
 		if n := known.Load(); n != nil && n.m == r.m {
 			return n.nodes, nil
@@ -251,6 +254,16 @@ func (s *session) findNodes(r *spreadRun, f *plan.Fragment) ([]string, error) {
 		for _, n := range some {
 			if !slices.Contains(nodes, n) {
 				nodes = append(nodes, n)
+			}
+		}
+	}
+	for _, u := range f.Uses {
+		// Rows that go by key may be on any node of the distribution, and matter also where nothing joins them.
+		if to := r.e.Fragments[u].Motion.To; to != nil {
+			for _, shard := range to.Shards {
+				if !slices.Contains(nodes, shard.Node) {
+					nodes = append(nodes, shard.Node)
+				}
 			}
 		}
 	}
@@ -321,15 +334,25 @@ func (s *session) reader(ctx context.Context, node string, f *plan.Fragment) (*p
 
 // sendFragment queues a fragment for one node; its connection keeps it prepared.
 func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results []int16) {
-	f, id := &r.e.Fragments[index], r.shape.fragments[index].id
+	f, shape := &r.e.Fragments[index], r.shape.fragments[index]
+	id, text, types, formats, values := shape.id, f.Text, nodeTypes(r.types, f.Params), r.formats, r.values
+	if r.arrays != nil && len(f.Uses) > 0 {
+		id, text = shape.arraysID, shape.arrays
+		values, formats = slices.Clone(values), slices.Clone(formats)
+		for _, u := range f.Uses {
+			values = append(values, r.arrays[u]...)
+		}
+		formats = append(formats, make([]int16, len(values)-len(formats))...)
+		types = append(types, make([]uint32, len(values)-len(types))...)
+	}
 	conn := rows.part.conn
 	name, known := conn.Statements.Name(id)
 	out := conn.Stream.Out()
 	if !known {
-		name, _ = parseNamed(conn, id, f.Text, nodeTypes(r.types, f.Params))
+		name, _ = parseNamed(conn, id, text, types)
 		rows.id = id
 	}
-	*out = pgwire.AppendBind(*out, "", name, r.formats, r.values, results)
+	*out = pgwire.AppendBind(*out, "", name, formats, values, results)
 	*out = pgwire.AppendExecute(*out, "", 0)
 	*out = pgwire.AppendSync(*out)
 }

@@ -29,6 +29,7 @@ type explanation struct {
 type explainedFragment struct {
 	Name  string          `json:"Name"`
 	SQL   string          `json:"SQL"`
+	Moves string          `json:"Moves,omitempty"`
 	Where []string        `json:"Where"`
 	Nodes []explainedNode `json:"Nodes"`
 }
@@ -125,6 +126,9 @@ func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, err
 			return nil, err
 		}
 		shown := explainedFragment{Name: f.Name, SQL: f.Text}
+		if f.Motion != nil {
+			shown.Moves = f.Motion.String()
+		}
 		for j := range f.Pins {
 			shown.Where = append(shown.Where, f.Pins[j].String())
 		}
@@ -142,7 +146,7 @@ func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanati
 		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "EXPLAIN ANALYZE of a write over several nodes is not supported").
 			WithHint("Leave ANALYZE out.")
 	}
-	started := time.Now()
+	started, was := time.Now(), r.e
 	rows := int64(0)
 	count := func(next func() ([]byte, error)) error {
 		for {
@@ -161,6 +165,13 @@ func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanati
 	}
 	if err != nil {
 		return err
+	}
+	if r.e != was { // rows could not move
+		gathered, err := s.explanation(r, r.e)
+		if err != nil {
+			return err
+		}
+		*ex = *gathered
 	}
 	took := float64(time.Since(started).Microseconds()) / 1000
 	ex.Total, ex.Returned, ex.Moved = &took, &rows, &r.moved
@@ -236,6 +247,9 @@ func (ex *explanation) lines(indent string) []string {
 		name := "Fragment"
 		if f.Name != "" {
 			name += ` "` + f.Name + `"`
+		}
+		if f.Moves != "" {
+			name += " " + f.Moves
 		}
 		out = append(out, indent+"  "+name+": "+f.SQL)
 		for _, w := range f.Where {

@@ -46,6 +46,15 @@ const maxArrays = 1 << 20
 // gather brings the rows of all fragments to the home node. It returns the final statement and the parameters that it has
 // beside the client's own.
 func (s *session) gather(ctx context.Context, r *spreadRun) (final string, extra [][]byte, err error) {
+	if r.e.Gathered != nil {
+		final, extra, done, err := s.gatherMoving(ctx, r)
+		if done || err != nil {
+			return final, extra, err
+		}
+		if err := s.fallBack(ctx, r); err != nil {
+			return "", nil, err
+		}
+	}
 	limit := maxArrays
 	if r.shape.large.Load() {
 		if limit, err = s.temporaryLimit(ctx); err != nil {
@@ -117,8 +126,16 @@ func (s *session) gatherArrays(ctx context.Context, r *spreadRun, limit int) (ex
 			return nil, false, nil
 		}
 		for j := range columns {
-			extra = append(extra, append(columns[j], '}'))
+			columns[j] = append(columns[j], '}')
 		}
+		if r.e.Fragments[i].Motion == nil {
+			extra = append(extra, columns...)
+			continue
+		}
+		if r.arrays == nil {
+			r.arrays = map[int][][]byte{}
+		}
+		r.arrays[i] = columns
 	}
 	return extra, true, nil
 }

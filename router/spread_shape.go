@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,9 @@ type fragmentShape struct {
 	id     uint64 // names it among the prepared statements of server connections
 	binary bool   // all its columns mean the same on every node in the binary format
 	width  int
+	// arrays is the fragment over few moved rows, arraysID its name among the prepared statements.
+	arrays   string
+	arraysID uint64
 	open   atomic.Pointer[openNodes]
 }
 
@@ -74,7 +78,17 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		if e.CopyEach {
 			break
 		}
-		rows, err := describeRows(conn, f.Text, types)
+		text, types := f.Text, types
+		fs := &fragmentShape{id: s.router.plans.lastID.Add(1)}
+		if len(f.Uses) > 0 { // the relations that it reads are nowhere yet
+			text = e.WithTypes(f.TextArrays, names)
+			fs.arrays, fs.arraysID = text, s.router.plans.lastID.Add(1)
+			types = slices.Clone(types)
+			for _, u := range f.Uses {
+				types = append(types, make([]uint32, shape.fragments[u].width)...)
+			}
+		}
+		rows, err := describeRows(conn, text, types)
 		if err != nil {
 			return nil, err
 		}
@@ -84,11 +98,12 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 				return nil, err
 			}
 		}
-		shape.fragments = append(shape.fragments, &fragmentShape{id: s.router.plans.lastID.Add(1), binary: sameInBinary(columns), width: len(columns)})
+		fs.binary, fs.width = sameInBinary(columns), len(columns)
+		shape.fragments = append(shape.fragments, fs)
 		if e.Final == "" {
 			continue
 		}
-		list, err := columnTypes(ctx, conn, f.Text, f.Columns, columns, types)
+		list, err := columnTypes(ctx, conn, text, f.Columns, columns, types)
 		if err != nil {
 			return nil, err
 		}
