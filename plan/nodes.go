@@ -77,6 +77,9 @@ func explicitTargets(b *block) ([]*pg.Node, bool) {
 	}
 	var out []*pg.Node
 	for _, n := range b.stmt.TargetList {
+		if in := n.GetResTarget().GetVal().GetAIndirection().GetIndirection(); len(in) > 0 && in[len(in)-1].GetAStar() != nil {
+			return nil, false // (expression).*: the columns of a type
+		}
 		cr := n.GetResTarget().GetVal().GetColumnRef()
 		if cr == nil || !isStar(cr) {
 			out = append(out, n)
