@@ -51,12 +51,12 @@ type spreadRun struct {
 
 // spread runs a statement over several nodes. The row description goes along unless the protocol has its own place for it.
 func (s *session) spread(ctx context.Context, st *plannedStatement, args arguments, describe bool) error {
-	run, err := s.beginSpread(ctx, st, st.plan.Exchange, args)
+	run, err := s.beginSpread(ctx, st, s.exchangeOf(st), args)
 	for errors.Is(err, errOtherEpoch) { // the map has changed since it was planned
 		if st, err = s.planSpread(ctx, st, args.types); err != nil {
 			return err
 		}
-		run, err = s.beginSpread(ctx, st, st.plan.Exchange, args)
+		run, err = s.beginSpread(ctx, st, s.exchangeOf(st), args)
 	}
 	if err != nil {
 		return err
@@ -66,6 +66,20 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 		return s.atomically(ctx, run, work)
 	}
 	return work()
+}
+
+// exchangeOf is the plan that this session can use: the bytes of texts have the order of the server's only in its own encoding.
+func (s *session) exchangeOf(st *plannedStatement) *plan.Exchange {
+	e := st.plan.Exchange
+	if e.Stored != nil && s.ordersOtherwise(e) {
+		return e.Stored
+	}
+	return e
+}
+
+// ordersOtherwise reports rows that are merged by texts which the client has in another encoding.
+func (s *session) ordersOtherwise(e *plan.Exchange) bool {
+	return (s.encodings.foreign || s.encodings.serverForeign) && slices.ContainsFunc(e.Merge.Order, func(k plan.SortKey) bool { return k.IsText() })
 }
 
 // onlyReads reports a query that neither writes nor locks rows.
@@ -187,6 +201,10 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 // prepareSpread computes what all fragments share.
 func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *keyspace.Map, e *plan.Exchange, args arguments) (*spreadRun, error) {
 	err := s.cutsSafely(e)
+	if err == nil && s.ordersOtherwise(e) {
+		err = pgwire.Errorf(pgwire.CodeFeatureNotSupported, "ORDER BY a text over several nodes in client encoding %s is not supported here", s.encodings.client).
+			WithHint("SET client_encoding = 'UTF8'.")
+	}
 	if err != nil {
 		return nil, err
 	}
