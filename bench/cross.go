@@ -21,6 +21,7 @@ type crossRun struct {
 	dir    string
 	plain  string   // one PostgreSQL with all rows
 	router string   // of the cluster of two nodes
+	pid    int      // the router's
 	nodes  []string // the cluster's servers themselves
 }
 
@@ -57,16 +58,12 @@ func (r *crossRun) cases() []crossCase {
 }
 
 func runCross(ctx context.Context, o options) error {
-	dir, err := os.MkdirTemp("", "pgshoal-bench")
+	r, err := newCross(ctx, o)
 	if err != nil {
 		return err
 	}
-	r := &crossRun{options: o, dir: dir}
 	defer r.stop()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return err
-	}
-	if err := r.start(ctx); err != nil {
+	if err := r.startPlain(ctx); err != nil {
 		return err
 	}
 	fmt.Printf("over two nodes, %d rows, 8 clients, %d rounds of %v; medians\n\n", o.crossRows, o.rounds, o.duration)
@@ -85,24 +82,45 @@ func runCross(ctx context.Context, o options) error {
 	return nil
 }
 
-func (r *crossRun) start(ctx context.Context) (err error) {
-	if r.router, r.nodes, err = r.up(ctx, "two", 2); err != nil {
-		return err
+// newCross starts a cluster of two nodes and fills it.
+func newCross(ctx context.Context, o options) (_ *crossRun, err error) {
+	dir, err := os.MkdirTemp("", "pgshoal-bench")
+	if err != nil {
+		return nil, err
 	}
-	_, one, err := r.up(ctx, "one", 1)
+	r := &crossRun{options: o, dir: dir}
+	defer func() {
+		if err != nil {
+			r.stop()
+		}
+	}()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if r.router, r.pid, r.nodes, err = r.up(ctx, "two", 2); err != nil {
+		return nil, err
+	}
+	if err := execAll(ctx, r.router, append(crossTables(r.crossRows), crossPlacing...)...); err != nil {
+		return nil, err
+	}
+	return r, analyzed(ctx, r.nodes...)
+}
+
+// startPlain starts one PostgreSQL with the same rows.
+func (r *crossRun) startPlain(ctx context.Context) error {
+	_, _, one, err := r.up(ctx, "one", 1)
 	if err != nil {
 		return err
 	}
 	r.plain = one[0]
-	for _, dsn := range []string{r.router, r.plain} {
-		if err := execAll(ctx, dsn, crossTables(r.crossRows)...); err != nil {
-			return err
-		}
-	}
-	if err := execAll(ctx, r.router, crossPlacing...); err != nil {
+	if err := execAll(ctx, r.plain, crossTables(r.crossRows)...); err != nil {
 		return err
 	}
-	for _, dsn := range append([]string{r.plain}, r.nodes...) {
+	return analyzed(ctx, r.plain)
+}
+
+func analyzed(ctx context.Context, servers ...string) error {
+	for _, dsn := range servers {
 		if err := execAll(ctx, dsn, "VACUUM ANALYZE", "CHECKPOINT"); err != nil {
 			return err
 		}
@@ -118,24 +136,29 @@ func (r *crossRun) stop() {
 }
 
 // up starts a cluster and returns its router and its servers.
-func (r *crossRun) up(ctx context.Context, name string, nodes int) (router string, servers []string, err error) {
+func (r *crossRun) up(ctx context.Context, name string, nodes int) (router string, pid int, servers []string, err error) {
 	dir := filepath.Join(r.dir, name)
 	cmd := exec.CommandContext(ctx, r.pgshoal, "up", "--dir", dir, "--nodes", fmt.Sprint(nodes), "--port", "0", "--http", "127.0.0.1:0", "--detach")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", nil, fmt.Errorf("starting a cluster: %w: %s", err, out)
+		return "", 0, nil, fmt.Errorf("starting a cluster: %w: %s", err, out)
 	}
 	out, err := exec.CommandContext(ctx, r.pgshoal, "status", "--dir", dir, "--json").Output()
 	if err != nil {
-		return "", nil, fmt.Errorf("reading the cluster's status: %w", err)
+		return "", 0, nil, fmt.Errorf("reading the cluster's status: %w", err)
 	}
-	var status struct{ Nodes, Routers []struct{ DSN string } }
+	var status struct {
+		Nodes, Routers []struct {
+			DSN string
+			PID int
+		}
+	}
 	if err := json.Unmarshal(out, &status); err != nil {
-		return "", nil, err
+		return "", 0, nil, err
 	}
 	for _, n := range status.Nodes {
 		servers = append(servers, n.DSN)
 	}
-	return status.Routers[0].DSN, servers, nil
+	return status.Routers[0].DSN, status.Routers[0].PID, servers, nil
 }
 
 // crossTables makes the tables and fills them, as one PostgreSQL has them.

@@ -23,6 +23,7 @@ type options struct {
 	transfer  bool
 	cross     bool
 	crossRows int
+	memory    time.Duration
 }
 
 func main() {
@@ -37,6 +38,7 @@ func main() {
 	flag.BoolVar(&o.transfer, "transfer", false, "measure transactions over two nodes and atomic reads instead")
 	flag.BoolVar(&o.cross, "cross", false, "measure only statements over two nodes, against one PostgreSQL with all rows")
 	flag.IntVar(&o.crossRows, "cross-rows", 1000000, "rows of the largest table for statements over nodes")
+	flag.DurationVar(&o.memory, "memory", 0, "instead let 20 clients move rows of a table of 5 million for this time, and watch the router's memory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -44,6 +46,8 @@ func main() {
 	switch {
 	case o.transfer:
 		work = runTransfers
+	case o.memory > 0:
+		work = runMemory
 	case o.cross:
 		work = runCross
 	}

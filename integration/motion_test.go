@@ -38,7 +38,7 @@ func movingTables(t testing.TB, conn *pgx.Conn, prefix string, rows int) {
 func TestRowsMove(t *testing.T) {
 	t.Parallel()
 	conn := client(t)
-	movingTables(t, conn, "moving", 24000)
+	movingTables(t, conn, "moving", 12000)
 	for _, c := range []struct{ how, sql string }{
 		{"to every node", "SELECT c.title, count(*), sum(a.n) FROM {a} a JOIN {c} c ON c.grp = a.grp GROUP BY c.title ORDER BY 1"},
 		{"to every node", "SELECT count(*), count(c.grp) FROM {a} a LEFT JOIN {c} c ON c.grp = a.n"},
