@@ -320,11 +320,11 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 		}
 		rows := &nodeRows{s: s, part: p, node: node, fragment: index, started: time.Now()}
 		s.sendFragment(r, rows, index, results)
-		send := p.conn.Stream.Flush
-		if wait && i == len(nodes)-1 {
-			send = p.conn.Stream.Exchange
+		err = p.conn.Stream.Flush()
+		if err == nil && wait && i == len(nodes)-1 {
+			err = p.conn.Stream.Await()
 		}
-		if err := send(); err != nil {
+		if err != nil {
 			p.conn.Broken = true
 			s.abandon(asked)
 			return nil, lostNode(node)
