@@ -24,7 +24,7 @@ type Exchange struct {
 	FinalArrays string
 	// FinalReads is set when Final reads more than the fragments' rows: tables of the home node, or code that may read some.
 	FinalReads bool
-	Merge       Merge
+	Merge      Merge
 	// Insert is set for an INSERT of rows that go to different nodes; there are no fragments then.
 	Insert *InsertRows
 	// Feed is set for a write whose rows are computed first; there are no fragments of its own then.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -118,10 +119,7 @@ func (r *Router) watchSizes(ctx context.Context) {
 		case <-tick.C:
 		}
 		r.sizes.mu.Lock()
-		known := make(map[string]*databaseSizes, len(r.sizes.byName))
-		for name, d := range r.sizes.byName {
-			known[name] = d
-		}
+		known := maps.Clone(r.sizes.byName)
 		r.sizes.mu.Unlock()
 		for name, d := range known {
 			if r.sizes.refresh(ctx, name, d) {

@@ -36,7 +36,7 @@ type fragmentShape struct {
 	// arrays is the fragment over few moved rows, arraysID its name among the prepared statements.
 	arrays   string
 	arraysID uint64
-	open   atomic.Pointer[openNodes]
+	open     atomic.Pointer[openNodes]
 }
 
 // openNodes are the nodes that a fragment goes to whatever its arguments are.
