@@ -47,6 +47,7 @@ func TestRowsMove(t *testing.T) {
 		{"by b.a_id", "SELECT count(*), count(a.id), sum(b.v) FROM {b} b LEFT JOIN {a} a ON a.id = b.a_id"},
 		{"by b.a_id", "SELECT count(*), count(a.id), count(b.a_id), sum(b.v) FROM {b} b FULL JOIN {a} a ON a.id = b.a_id"},
 		{"by b.a_id", "SELECT b.a_id IS NULL, count(*) FROM {b} b JOIN {a} a ON a.id = coalesce(b.a_id, 1) AND a.id = b.a_id GROUP BY 1"},
+		{"by b.a_id", "SELECT count(*) FROM {a} a JOIN {b} b ON b.a_id = a.id WHERE now() > '2001-01-01'"},
 		{"by a.word", "SELECT count(*), sum(a.id), sum(b.id) FROM {a} a FULL JOIN {b} b ON b.word = a.word"},
 		{"to every node", "SELECT count(*), sum(a.id), max(length(c.pad)) FROM {a} a JOIN {c} c USING (grp) WHERE a.id % 1000 = 3"},
 		{"by a.n", "SELECT count(*), count(a.n), count(b.a_n) FROM {a} a FULL JOIN {b} b ON b.a_n = a.n"},

@@ -52,6 +52,8 @@ type Fragment struct {
 	Pins []Pin
 	// Locks is set when it locks rows, Writes when it changes them.
 	Locks, Writes bool
+	// Opaque is set when it runs code of users, which may do more than read: aggregates, operators, policies.
+	Opaque bool
 	// Columns are the names of its columns, known when it has a Name.
 	Columns []string
 	// Params are the parameters it uses.

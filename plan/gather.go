@@ -41,7 +41,23 @@ func (x *exchanger) addFragment(name string, s *pg.SelectStmt, at side, bases []
 	}
 	x.pinTo(&f, bases)
 	x.use(&f, s)
+	f.Opaque = x.opaque(s, bases)
 	x.out.Fragments = append(x.out.Fragments, f)
+}
+
+// opaque reports a piece of the statement that runs code of users.
+func (x *exchanger) opaque(s *pg.SelectStmt, bases []*ref) bool {
+	found := slices.ContainsFunc(bases, func(r *ref) bool { return r.table != nil && r.table.RowSecurity })
+	analyze.Walk(s, func(m proto.Message) bool {
+		switch e := m.(type) {
+		case *pg.FuncCall:
+			found = found || slices.ContainsFunc(x.p.functions(e), func(f *catalog.Function) bool { return !f.Builtin })
+		case *pg.A_Expr:
+			found = found || len(e.Name) > 0 && len(x.p.catalog.Operators(e.Name[len(e.Name)-1].GetString_().GetSval())) > 0
+		}
+		return !found
+	})
+	return found
 }
 
 // pinTo says where a fragment over these tables runs.

@@ -284,16 +284,16 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 	return asked, nil
 }
 
-// reader is the node's part in the transaction, for a fragment. The planner lets only expressions into fragments that write
-// nothing, so a node that has run no more than those need not be asked at the end.
+// reader is the node's part in the transaction, for a fragment. What the planner lets into fragments writes nothing, unless it hides
+// code of users, so a node that has run no more than those need not be asked at the end.
 func (s *session) reader(ctx context.Context, node string, f *plan.Fragment) (*participant, error) {
 	before := s.txn.part(node)
-	other := before != nil && before.other
+	other := before != nil && before.began && before.other // in this transaction
 	p, err := s.participant(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	p.other = other
+	p.other = other || f.Opaque
 	p.wrote = p.wrote || f.Locks || f.Writes
 	return p, nil
 }

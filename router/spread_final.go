@@ -15,7 +15,8 @@ import (
 // oncePerNode reports a query that needs no transaction: each node reads once, and the last step reads nothing but what they
 // answered. In PostgreSQL each such part is a transaction of its own.
 func (r *spreadRun) oncePerNode(st *plannedStatement) bool {
-	return st.class == analyze.Query && !st.plan.Writes && len(r.e.Fragments) == 1 && !r.e.Fragments[0].Locks && !r.e.FinalReads
+	return st.class == analyze.Query && !st.plan.Writes && len(r.e.Fragments) == 1 && !r.e.Fragments[0].Locks &&
+		!r.e.Fragments[0].Opaque && !r.e.FinalReads
 }
 
 // lastStepAlone is lastStep without a transaction; done is false when the rows are too many for arrays.

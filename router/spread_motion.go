@@ -11,8 +11,8 @@ import (
 	"github.com/pgshoal/pgshoal/plan"
 )
 
-// maxMotions is how many statements move rows into temporary tables of nodes at once. Each has two connections to a node
-// then, so there must be enough of them for all that have one already.
+// maxMotions is how many statements move rows into temporary tables of nodes at once; others gather. Each has two connections to a
+// node then: if all connections belonged to sessions that wait for their second one, none would go on.
 const maxMotions = 8
 
 // gatherMoving is gather for a plan whose rows move between nodes; done is false when they cannot, and all rows are gathered instead.
@@ -27,15 +27,15 @@ func (s *session) gatherMoving(ctx context.Context, r *spreadRun) (final string,
 	r.arrays, r.moved, r.asked = nil, 0, nil
 	// What the client's own transaction has written is seen by its own connections only, and one that has made a temporary table on a
 	// node cannot be prepared there.
-	if s.txn.mode != modeBlock || s.txn.aligned || s.hold != "" || slices.ContainsFunc(s.txn.parts, func(p *participant) bool { return p.other || p.wrote }) {
+	if s.txn.mode != modeBlock || s.txn.aligned || s.hold != "" || slices.ContainsFunc(s.txn.parts, func(p *participant) bool { return p.began && (p.other || p.wrote) }) {
 		return "", nil, false, nil
 	}
-	if !s.canHash(r) {
+	if !s.canHash(r) || slices.ContainsFunc(r.e.Fragments, func(f plan.Fragment) bool { return f.Opaque }) {
 		return "", nil, false, nil
 	}
-	free, err := s.motionPlace(ctx)
-	if err != nil || free == nil {
-		return "", nil, false, err
+	free := s.motionPlace()
+	if free == nil {
+		return "", nil, false, nil
 	}
 	defer free()
 	if able, err := s.canMove(ctx, r); err != nil || !able {
@@ -64,23 +64,14 @@ func (s *session) canHash(r *spreadRun) bool {
 	return true
 }
 
-// motionPlace waits for a place among the statements that move rows; there is none for a session that has connections already
-// while others wait for them.
-func (s *session) motionPlace(ctx context.Context) (free func(), err error) {
+// motionPlace takes a place among the statements that move rows; nil when there is none.
+func (s *session) motionPlace() (free func()) {
 	places := s.router.motions
-	if len(s.txn.parts) > 0 {
-		select {
-		case places <- struct{}{}:
-			return func() { <-places }, nil
-		default:
-			return nil, nil
-		}
-	}
 	select {
 	case places <- struct{}{}:
-		return func() { <-places }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return func() { <-places }
+	default:
+		return nil
 	}
 }
 
