@@ -51,7 +51,9 @@ func (r *crossRun) cases() []crossCase {
 		{"co-located join of one key, literals", join, "simple", 0, false},
 		{"groups: 1,000 of all rows", "SELECT kind, count(*), sum(amount) FROM item GROUP BY kind ORDER BY kind LIMIT 5;\n", "prepared", 0, false},
 		{"broadcast join: all rows, 1,000 kinds", "SELECT k.region, count(*), sum(i.amount) FROM item i JOIN kind k ON k.id = i.kind GROUP BY k.region;\n", "prepared", 0, true},
-		{"repartition join: all rows, 200,000 visits", "SELECT count(*), sum(v.n) FROM item i JOIN visit v ON v.serial = i.serial;\n", "prepared", 0, true},
+		{"broadcast join: all rows, 200,000 visits", "SELECT count(*), sum(v.n) FROM item i JOIN visit v ON v.serial = i.serial;\n", "prepared", 0, true},
+		{"repartition join: 200,000 visits by the key", "SELECT count(*), sum(v.n) FROM item i JOIN visit v ON v.serial = i.id;\n", "prepared", 0, true},
+		{"gathered join: FULL JOIN, 200,000 visits", "SELECT count(*), sum(v.n) FROM item i FULL JOIN visit v ON v.serial = i.serial;\n", "prepared", 0, true},
 		{"INSERT ... SELECT of 1,000 rows, same key", strings.ReplaceAll(strings.ReplaceAll(far, "far", "near"), "serial", "id"), "prepared", 0, false},
 		{"INSERT ... SELECT of 1,000 rows, other key", far, "prepared", 0, false},
 	}

@@ -20,6 +20,7 @@ const (
 // memoryStatements move millions of rows: to one node, between nodes, and to the client.
 var memoryStatements = []string{
 	"SELECT count(DISTINCT serial) FROM item",
+	"SELECT count(*), sum(v.n) FROM item i JOIN visit v ON v.serial = i.id",
 	"SELECT count(*), sum(v.n) FROM item i FULL JOIN visit v ON v.serial = i.serial",
 	"SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY amount) AS r FROM item) x",
 	"SELECT id, serial FROM item ORDER BY id",
