@@ -189,7 +189,7 @@ type exchanger struct {
 	out    *Exchange
 	inline map[uint32]bool // views whose bodies are written in place of them
 	again  bool            // a view was added to inline
-	mentions
+	usedColumns
 	byVar  map[*pg.RangeVar][]*ref
 	done   map[*block]bool
 	tree   *pg.Node // the statement around root
@@ -272,7 +272,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 	p.linkBodies()
 	p.linkMemberships()
 	p.graph.spread()
-	x.mentioned()
+	x.noteColumns()
 	for _, r := range p.items {
 		if rv := r.node.GetRangeVar(); rv != nil {
 			x.byVar[rv] = append(x.byVar[rv], r)

@@ -115,7 +115,7 @@ func (x *exchanger) movable(b *block) ([]*ref, map[*ref]float64, bool) {
 			return
 		}
 		size, known := x.in.Sizes(r.table)
-		if !known || r.sampled || r.lateral || r.alias == "" || r.node.GetRangeVar() == nil || x.p.isTemporary(r.node.GetRangeVar()) {
+		if !known || r.sample != nil || r.lateral || r.alias == "" || r.node.GetRangeVar() == nil || x.p.isTemporary(r.node.GetRangeVar()) {
 			ok = false
 			return
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/pgshoal/pgshoal/analyze"
 )
 
-// mentions are the columns that a statement uses; those of a table that it does not use need not move.
-type mentions struct {
+// usedColumns are the columns that a statement uses; those of a table that it does not use need not move.
+type usedColumns struct {
 	names    map[string]bool // all names of columns in it
 	loose    map[string]bool // those of which it is not known whose they are: of any table
 	exact    map[mention]bool
@@ -30,25 +30,25 @@ func (x *exchanger) needs(r *ref, i int) bool {
 	return x.loose[r.columnName(i)] || x.exact[mention{r.node.GetRangeVar(), i}]
 }
 
-// mentioned collects the columns that the statement uses.
-func (x *exchanger) mentioned() {
+// noteColumns collects the columns that the statement uses.
+func (x *exchanger) noteColumns() {
 	x.names, x.loose, x.exact = map[string]bool{}, map[string]bool{}, map[mention]bool{}
 	aliases := map[string]bool{}
 	for _, r := range x.p.refs {
 		aliases[r.alias] = true
 	}
-	x.mentionedIn(nil, x.root, aliases)
+	x.noteColumnsIn(nil, x.root, aliases)
 }
 
-// mentionedIn looks at everything below a message whose names are looked up in scope; nil: nobody knows in which.
-func (x *exchanger) mentionedIn(scope *block, root proto.Message, aliases map[string]bool) {
+// noteColumnsIn looks at everything below a message whose names are looked up in scope; nil: nobody knows in which.
+func (x *exchanger) noteColumnsIn(scope *block, root proto.Message, aliases map[string]bool) {
 	analyze.Walk(root, func(m proto.Message) bool {
 		switch e := m.(type) {
 		case *pg.SelectStmt:
 			if m == root {
 				return true
 			}
-			x.mentionedIn(x.p.blocks[e], e, aliases)
+			x.noteColumnsIn(x.p.blocks[e], e, aliases)
 			return false
 		case *pg.ColumnRef:
 			x.mention(scope, e, aliases)
