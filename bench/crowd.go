@@ -63,7 +63,7 @@ func (s *setup) crowd(ctx context.Context, o options) error {
 func (s *setup) several(ctx context.Context, w workload, o options) (sample, error) {
 	var list []sample
 	for range o.rounds {
-		one, err := s.once(ctx, w, s.router, o)
+		one, err := once(ctx, w, s.router, o)
 		if err != nil {
 			return sample{}, err
 		}

@@ -13,14 +13,17 @@ import (
 )
 
 type options struct {
-	pgshoal  string
-	rounds   int
-	duration time.Duration
-	clients  string
-	rows     int
-	only     string
-	crowd    bool
-	transfer bool
+	pgshoal   string
+	rounds    int
+	duration  time.Duration
+	clients   string
+	rows      int
+	only      string
+	crowd     bool
+	transfer  bool
+	cross     bool
+	crossRows int
+	memory    time.Duration
 }
 
 func main() {
@@ -33,12 +36,20 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "measure only workloads whose name contains this, e.g. select/prepared")
 	flag.BoolVar(&o.crowd, "crowd", true, "measure 5000 idle clients, and 200 active ones among them")
 	flag.BoolVar(&o.transfer, "transfer", false, "measure transactions over two nodes and atomic reads instead")
+	flag.BoolVar(&o.cross, "cross", false, "measure only statements over two nodes, against one PostgreSQL with all rows")
+	flag.IntVar(&o.crossRows, "cross-rows", 1000000, "rows of the largest table for statements over nodes")
+	flag.DurationVar(&o.memory, "memory", 0, "instead let 20 clients move rows of a table of 5 million for this time, and watch the router's memory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	work := run
-	if o.transfer {
+	switch {
+	case o.transfer:
 		work = runTransfers
+	case o.memory > 0:
+		work = runMemory
+	case o.cross:
+		work = runCross
 	}
 	if err := work(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -67,7 +78,13 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	if o.crowd {
-		return s.crowd(ctx, o)
+		if err := s.crowd(ctx, o); err != nil {
+			return err
+		}
 	}
-	return nil
+	if o.only != "" {
+		return nil
+	}
+	fmt.Println()
+	return runCross(ctx, o)
 }

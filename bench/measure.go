@@ -66,7 +66,7 @@ func (s *setup) measure(ctx context.Context, w workload, o options) error {
 	samples := make([][]sample, len(targets))
 	for range o.rounds {
 		for i, t := range targets {
-			one, err := s.once(ctx, w, t, o)
+			one, err := once(ctx, w, t, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
@@ -97,7 +97,7 @@ var progressLine = regexp.MustCompile(`^progress: ([0-9.]+) s, ([0-9.]+) tps`)
 // once runs pgbench against one target and ends it when it has worked long enough: pgbench's own limit
 // counts from before its logins. The first second does not count, so that neither logins, which cost a proxy
 // thousands of statements each, nor plans that are made for the first time blur the rest.
-func (s *setup) once(ctx context.Context, w workload, t target, o options) (sample, error) {
+func once(ctx context.Context, w workload, t target, o options) (sample, error) {
 	pgbench, err := lookPath("pgbench")
 	if err != nil {
 		return sample{}, err

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -21,7 +22,9 @@ type Exchange struct {
 	Final string
 	// FinalArrays is Final for few rows: the fragments' columns are array parameters behind those of Eval.
 	FinalArrays string
-	Merge       Merge
+	// FinalReads is set when Final reads more than the fragments' rows: tables of the home node, or code that may read some.
+	FinalReads bool
+	Merge      Merge
 	// Insert is set for an INSERT of rows that go to different nodes; there are no fragments then.
 	Insert *InsertRows
 	// Feed is set for a write whose rows are computed first; there are no fragments of its own then.
@@ -36,6 +39,8 @@ type Exchange struct {
 	// are parameters Params+1, Params+2 and so on.
 	Eval   []string
 	Params int
+	// Gathered is the same query without rows that move between nodes, for when they cannot.
+	Gathered *Exchange
 }
 
 // Fragment is a piece of a query that runs on each node that has rows for it.
@@ -47,10 +52,19 @@ type Fragment struct {
 	Pins []Pin
 	// Locks is set when it locks rows, Writes when it changes them.
 	Locks, Writes bool
+	// Opaque is set when it runs code of users, which may do more than read: aggregates, operators, policies.
+	Opaque bool
 	// Columns are the names of its columns, known when it has a Name.
 	Columns []string
 	// Params are the parameters it uses.
 	Params map[int]bool
+	// Motion is set when its rows are for other fragments; they go to nodes, not into the last step.
+	Motion *Motion
+	// Uses are the fragments whose moved rows it reads: relations with their names. TextArrays is Text for few
+	// rows, with their columns as array parameters behind those of Eval.
+	Uses       []int
+	TextArrays string
+	tree       *pg.SelectStmt
 }
 
 // Merge says how the rows of one fragment become the answer.
@@ -110,6 +124,12 @@ func MakeExchange(in Input, text string) (*Exchange, error) {
 	switch in.Statement.Class {
 	case analyze.Query, analyze.Explain:
 		e, err := makeExchange(in, text, false)
+		if err == nil && in.Sizes != nil && (len(e.Fragments) > 1 || e.FinalReads) && e.Feed == nil && e.Insert == nil && !e.writes() {
+			if moving := makeMoving(in, text); moving != nil {
+				moving.Gathered = e
+				return moving, nil
+			}
+		}
 		if err == nil && e.Final == "" && len(e.Fragments) > 0 && !e.Fragments[0].Writes {
 			if e.Stored, err = makeExchange(in, text, true); err != nil {
 				e.Stored, err = nil, nil
@@ -125,7 +145,25 @@ func MakeExchange(in Input, text string) (*Exchange, error) {
 	return makeExchange(in, text, true)
 }
 
+// writes reports a fragment that changes or locks rows.
+func (e *Exchange) writes() bool {
+	return slices.ContainsFunc(e.Fragments, func(f Fragment) bool { return f.Writes || f.Locks })
+}
+
+// makeMoving plans a query with rows that move between nodes; nil when none should, or the rest of it does not follow.
+func makeMoving(in Input, text string) *Exchange {
+	e, err := makeExchanges(in, text, func(x *exchanger) { x.moving = true })
+	if err != nil || !slices.ContainsFunc(e.Fragments, func(f Fragment) bool { return f.Motion != nil }) {
+		return nil
+	}
+	return e
+}
+
 func makeExchange(in Input, text string, stored bool) (*Exchange, error) {
+	return makeExchanges(in, text, func(x *exchanger) { x.stored = stored })
+}
+
+func makeExchanges(in Input, text string, how func(*exchanger)) (*Exchange, error) {
 	inline := map[uint32]bool{}
 	for range 16 { // each turn writes one more level of views in place
 		stmts, err := analyze.Parse(text)
@@ -134,7 +172,7 @@ func makeExchange(in Input, text string, stored bool) (*Exchange, error) {
 		}
 		in.Statement = stmts[0]
 		x := newExchanger(in, inline)
-		x.stored = stored
+		how(x)
 		e, err := x.plan()
 		if !x.again {
 			return e, err
@@ -151,12 +189,13 @@ type exchanger struct {
 	out    *Exchange
 	inline map[uint32]bool // views whose bodies are written in place of them
 	again  bool            // a view was added to inline
-	names  map[string]bool // names of columns that the statement mentions
-	star   bool            // it needs all columns
+	usedColumns
 	byVar  map[*pg.RangeVar][]*ref
 	done   map[*block]bool
 	tree   *pg.Node // the statement around root
 	stored bool     // all rows are to be on one node in the end
+	moving bool     // rows may move between nodes
+	moves  map[*ref]*moved
 }
 
 func newExchanger(in Input, inline map[uint32]bool) *exchanger {
@@ -233,7 +272,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 	p.linkBodies()
 	p.linkMemberships()
 	p.graph.spread()
-	x.mentioned()
+	x.noteColumns()
 	for _, r := range p.items {
 		if rv := r.node.GetRangeVar(); rv != nil {
 			x.byVar[rv] = append(x.byVar[rv], r)
@@ -258,6 +297,9 @@ func (x *exchanger) plan() (*Exchange, error) {
 	if len(x.out.Fragments) == 1 && x.out.Fragments[0].Name == "" {
 		return x.out, x.copyEach()
 	}
+	if err := x.useArrays(); err != nil {
+		return nil, err
+	}
 	if r := x.leftOver(); r != nil {
 		return nil, refuse("Run its parts one by one.", "this way of using distributed table %q over several nodes is not supported yet", r.alias)
 	}
@@ -265,7 +307,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 	if err != nil {
 		return nil, refuse("", "the statement cannot be written again: %v", err)
 	}
-	x.out.Final = final
+	x.out.Final, x.out.FinalReads = final, x.finalReads()
 	x.out.FinalArrays, err = x.withArrays()
 	if err != nil {
 		return nil, refuse("", "the statement cannot be written again: %v", err)
@@ -295,6 +337,18 @@ func (x *exchanger) leftOver() *ref {
 	return nil
 }
 
+// finalReads reports a last step whose answer depends on more than its arguments and the fragments' rows.
+func (x *exchanger) finalReads() bool {
+	for _, rv := range analyze.Relations(x.tree) {
+		if !slices.ContainsFunc(x.out.Fragments, func(f Fragment) bool { return f.Name == rv.Relname && rv.Schemaname == "" }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(analyze.Calls(x.tree), func(c *pg.FuncCall) bool {
+		return slices.ContainsFunc(x.p.functions(c), func(f *catalog.Function) bool { return !f.Builtin || f.Volatility == 'v' })
+	})
+}
+
 // withArrays writes the final statement with the fragments as WITH items over array parameters.
 func (x *exchanger) withArrays() (string, error) {
 	if len(x.out.Fragments) == 0 {
@@ -304,31 +358,38 @@ func (x *exchanger) withArrays() (string, error) {
 	param := x.out.Params + len(x.out.Eval)
 	var items []*pg.Node
 	for i, f := range x.out.Fragments {
-		var args, names []*pg.Node
-		body := plainSelect()
-		for j, name := range f.Columns {
-			param++
-			array := castNode(paramNode(param), "pg_catalog", "text")
-			array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{pg.MakeIntNode(-1)}
-			args = append(args, pg.MakeListNode([]*pg.Node{callNode("unnest", array), {}}))
-			names = append(names, pg.MakeStrNode(name))
-			value := castNode(columnNode("u", fragmentColumn(j)), typePlaceholder(i, j))
-			body.TargetList = append(body.TargetList, resTarget("", &pg.Node{Node: &pg.Node_CollateClause{CollateClause: &pg.CollateClause{
-				Arg: value, Collname: []*pg.Node{pg.MakeStrNode(collationPlaceholder(i, j))},
-			}}}))
+		if f.Motion == nil {
+			items = append(items, x.arrayItem(i, &param))
 		}
-		alias := &pg.Alias{Aliasname: "u"}
-		for j := range f.Columns {
-			alias.Colnames = append(alias.Colnames, pg.MakeStrNode(fragmentColumn(j)))
-		}
-		body.FromClause = []*pg.Node{{Node: &pg.Node_RangeFunction{RangeFunction: &pg.RangeFunction{IsRowsfrom: true, Functions: args, Alias: alias}}}}
-		items = append(items, &pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: &pg.CommonTableExpr{
-			Ctename: f.Name, Aliascolnames: names, Ctematerialized: pg.CTEMaterialize_CTEMaterializeAlways,
-			Ctequery: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: body}},
-		}}})
 	}
 	with.Ctes = append(items, with.Ctes...)
 	return analyze.Deparse(x.tree)
+}
+
+// arrayItem is the WITH item that makes rows of a fragment out of array parameters, one for each column; param is the last number
+// that is taken.
+func (x *exchanger) arrayItem(i int, param *int) *pg.Node {
+	f := &x.out.Fragments[i]
+	var args, names []*pg.Node
+	body := plainSelect()
+	alias := &pg.Alias{Aliasname: "u"}
+	for j, name := range f.Columns {
+		*param++
+		array := castNode(paramNode(*param), "pg_catalog", "text")
+		array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{pg.MakeIntNode(-1)}
+		args = append(args, pg.MakeListNode([]*pg.Node{callNode("unnest", array), {}}))
+		names = append(names, pg.MakeStrNode(name))
+		value := castNode(columnNode("u", fragmentColumn(j)), typePlaceholder(i, j))
+		body.TargetList = append(body.TargetList, resTarget("", &pg.Node{Node: &pg.Node_CollateClause{CollateClause: &pg.CollateClause{
+			Arg: value, Collname: []*pg.Node{pg.MakeStrNode(collationPlaceholder(i, j))},
+		}}}))
+		alias.Colnames = append(alias.Colnames, pg.MakeStrNode(fragmentColumn(j)))
+	}
+	body.FromClause = []*pg.Node{{Node: &pg.Node_RangeFunction{RangeFunction: &pg.RangeFunction{IsRowsfrom: true, Functions: args, Alias: alias}}}}
+	return &pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: &pg.CommonTableExpr{
+		Ctename: f.Name, Aliascolnames: names, Ctematerialized: pg.CTEMaterialize_CTEMaterializeAlways,
+		Ctequery: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: body}},
+	}}}
 }
 
 // withClause is the WITH clause of a query or a write, made if it has none.
@@ -448,38 +509,6 @@ func (x *exchanger) inlineViews() {
 	})
 }
 
-// mentioned collects the names of columns that the statement uses. A table's column whose name
-// does not occur is not needed, unless something asks for all of them.
-func (x *exchanger) mentioned() {
-	x.names = map[string]bool{}
-	aliases := map[string]bool{}
-	for _, r := range x.p.refs {
-		aliases[r.alias] = true
-	}
-	analyze.Walk(x.root, func(m proto.Message) bool {
-		switch e := m.(type) {
-		case *pg.ColumnRef:
-			for i, f := range e.Fields {
-				if f.GetAStar() != nil {
-					x.star = true
-					continue
-				}
-				name := f.GetString_().GetSval()
-				if i == len(e.Fields)-1 {
-					x.names[name] = true
-					x.star = x.star || aliases[name] // the whole row, or a column of the same name
-				}
-			}
-		case *pg.JoinExpr:
-			x.star = x.star || e.IsNatural
-			for _, u := range e.UsingClause {
-				x.names[u.GetString_().GetSval()] = true
-			}
-		}
-		return true
-	})
-}
-
 // String prints the plan for EXPLAIN and golden files.
 func (e *Exchange) String() string {
 	var b strings.Builder
@@ -505,7 +534,11 @@ func (e *Exchange) String() string {
 		if name == "" {
 			name = "answer"
 		}
-		fmt.Fprintf(&b, "  fragment %q: %s\n", name, f.Text)
+		where := ""
+		if f.Motion != nil {
+			where = " " + f.Motion.String()
+		}
+		fmt.Fprintf(&b, "  fragment %q%s: %s\n", name, where, f.Text)
 		for i := range f.Pins {
 			fmt.Fprintf(&b, "    where %s\n", f.Pins[i].String())
 		}

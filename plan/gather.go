@@ -40,7 +40,24 @@ func (x *exchanger) addFragment(name string, s *pg.SelectStmt, at side, bases []
 		}
 	}
 	x.pinTo(&f, bases)
+	x.use(&f, s)
+	f.Opaque = x.opaque(s, bases)
 	x.out.Fragments = append(x.out.Fragments, f)
+}
+
+// opaque reports a piece of the statement that runs code of users.
+func (x *exchanger) opaque(s *pg.SelectStmt, bases []*ref) bool {
+	found := slices.ContainsFunc(bases, func(r *ref) bool { return r.table != nil && r.table.RowSecurity })
+	analyze.Walk(s, func(m proto.Message) bool {
+		switch e := m.(type) {
+		case *pg.FuncCall:
+			found = found || slices.ContainsFunc(x.p.functions(e), func(f *catalog.Function) bool { return !f.Builtin })
+		case *pg.A_Expr:
+			found = found || len(e.Name) > 0 && len(x.p.catalog.Operators(e.Name[len(e.Name)-1].GetString_().GetSval())) > 0
+		}
+		return !found
+	})
+	return found
 }
 
 // pinTo says where a fragment over these tables runs.
@@ -107,7 +124,13 @@ func (x *exchanger) rewrite(b *block) {
 	x.done[b] = true
 	x.completeGroups(b)
 	if !x.usesOutside(b) {
-		if x.whole(b) || x.partial(b) || x.distinct(b) || x.rows(b) {
+		moves := x.choose(b)
+		if x.whole(b) || x.partial(b) || x.distinct(b) || moves && x.cut(b) || x.rows(b) {
+			x.moves = nil
+			return
+		}
+		if moves { // rows on their way to nodes where nothing waits for them
+			x.p.fail(refuse("", "moved rows are not used"))
 			return
 		}
 	}
@@ -248,6 +271,13 @@ func (x *exchanger) gatherTree(b *block, t *joinTree, conds []scoped) {
 		return
 	}
 	x.expressionBlocks(t.cond)
+	left, right := t.passed(conds)
+	x.gatherTree(b, t.left, left)
+	x.gatherTree(b, t.right, right)
+}
+
+// passed are the conditions that rows of each side of a join must meet to matter, of those that its own rows must meet.
+func (t *joinTree) passed(conds []scoped) (left, right []scoped) {
 	var own []scoped
 	for _, c := range conjuncts(t.cond) {
 		own = append(own, scoped{c.cond, t.scope})
@@ -255,18 +285,13 @@ func (x *exchanger) gatherTree(b *block, t *joinTree, conds []scoped) {
 	switch t.kind {
 	case pg.JoinType_JOIN_INNER:
 		all := slices.Concat(own, conds)
-		x.gatherTree(b, t.left, all)
-		x.gatherTree(b, t.right, all)
+		return all, all
 	case pg.JoinType_JOIN_LEFT:
-		x.gatherTree(b, t.left, conds)
-		x.gatherTree(b, t.right, own)
+		return conds, own
 	case pg.JoinType_JOIN_RIGHT:
-		x.gatherTree(b, t.left, own)
-		x.gatherTree(b, t.right, conds)
-	default:
-		x.gatherTree(b, t.left, nil)
-		x.gatherTree(b, t.right, nil)
+		return own, conds
 	}
+	return nil, nil
 }
 
 // scoped is a condition with the block in which its names are looked up; nil: the block it is asked for.
@@ -338,8 +363,8 @@ func (x *exchanger) gatherTable(b *block, r *ref, conds []scoped, at side, bases
 		return
 	}
 	s := plainSelect()
-	for _, name := range names {
-		if x.star || x.names[name] || len(r.aliases) > 0 {
+	for i, name := range names {
+		if x.needs(r, i) {
 			s.TargetList = append(s.TargetList, resTarget("", columnNode(name)))
 		}
 	}

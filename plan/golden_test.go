@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 //	schema: SQL on top of testdata/schema.sql
 //	plan [params=(oid, ...)] [path=(schema, ...)] [temp=(name, ...)] [alone]: the plan of one statement;
 //	    alone is a cluster of one node
+//	exchange [sizes=(table:rows, ...)]: the plan of a query over several nodes, with rows that move when sizes are known
 //	nodes: the plan of a statement without parameters, and the shards that each of its pins leads to
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -69,6 +71,16 @@ func planText(t *testing.T, cat *catalog.Catalog, m *keyspace.Map, d *datadriven
 			in.path = arg.Vals
 		case "temp":
 			in.temp = arg.Vals
+		case "sizes":
+			in.sizes = map[string]int64{}
+			for _, v := range arg.Vals {
+				name, rows, _ := strings.Cut(v, ":")
+				n, err := strconv.ParseInt(rows, 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in.sizes[name] = n
+			}
 		case "alone":
 			m = onOneNode(m)
 		}
@@ -123,7 +135,14 @@ func exchangeText(cat *catalog.Catalog, m *keyspace.Map, sql string, in request)
 	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}
-	e, err := plan.MakeExchange(plan.Input{Statement: stmts[0], Catalog: cat, Map: m, Path: in.path, Params: in.params}, sql)
+	input := plan.Input{Statement: stmts[0], Catalog: cat, Map: m, Path: in.path, Params: in.params}
+	if in.sizes != nil {
+		input.Sizes = func(t *catalog.Table) (plan.Size, bool) {
+			rows, known := in.sizes[t.Name]
+			return plan.Size{Rows: rows, Bytes: rows * 100}, known
+		}
+	}
+	e, err := plan.MakeExchange(input, sql)
 	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}
@@ -135,6 +154,7 @@ type request struct {
 	params []uint32
 	path   []string
 	temp   []string
+	sizes  map[string]int64 // rows by table
 }
 
 func makePlan(cat *catalog.Catalog, m *keyspace.Map, sql string, in request) (plan.Result, error) {

@@ -25,6 +25,8 @@ type Input struct {
 	// Literal tells which literal of the normalised text stands at a byte of the statement's
 	// original text, and whether a minus sign belongs to it. Nil: the plan is for this text only.
 	Literal func(location int) (index int, negate, ok bool)
+	// Sizes tells how large a table is; nil: nobody knows, and rows are only gathered.
+	Sizes func(*catalog.Table) (Size, bool)
 	// Temporary reports the names of the session's temporary tables.
 	Temporary func(name string) bool
 	// TemporaryCode is the DDL of temporary objects that may run code with a use of them.

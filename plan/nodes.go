@@ -43,6 +43,12 @@ func operatorNode(name string, l, r *pg.Node) *pg.Node {
 	return pg.MakeAExprNode(pg.A_Expr_Kind_AEXPR_OP, []*pg.Node{pg.MakeStrNode(name)}, l, r, -1)
 }
 
+// caseNode is CASE WHEN cond THEN yes ELSE no END.
+func caseNode(cond, yes, no *pg.Node) *pg.Node {
+	when := &pg.Node{Node: &pg.Node_CaseWhen{CaseWhen: &pg.CaseWhen{Expr: cond, Result: yes}}}
+	return &pg.Node{Node: &pg.Node_CaseExpr{CaseExpr: &pg.CaseExpr{Args: []*pg.Node{when}, Defresult: no}}}
+}
+
 func plainSelect() *pg.SelectStmt {
 	return &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE}
 }
@@ -77,6 +83,9 @@ func explicitTargets(b *block) ([]*pg.Node, bool) {
 	}
 	var out []*pg.Node
 	for _, n := range b.stmt.TargetList {
+		if in := n.GetResTarget().GetVal().GetAIndirection().GetIndirection(); len(in) > 0 && in[len(in)-1].GetAStar() != nil {
+			return nil, false // (expression).*: the columns of a type
+		}
 		cr := n.GetResTarget().GetVal().GetColumnRef()
 		if cr == nil || !isStar(cr) {
 			out = append(out, n)

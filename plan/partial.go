@@ -198,8 +198,39 @@ func (c *combiner) aggregate(f *pg.FuncCall) *pg.Node {
 		number := callNode("sum", c.add(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: count}}))
 		nullif := pg.MakeAExprNode(pg.A_Expr_Kind_AEXPR_NULLIF, []*pg.Node{pg.MakeStrNode("=")}, number, pg.MakeAConstIntNode(0, -1), -1)
 		return operatorNode("/", total, nullif)
+	case variances[name] > 0 && len(f.Args) == 1 && c.x.isExact(c.b, f.Args[0]):
+		return c.variance(part, variances[name] == sampleVariance)
 	}
 	return c.fail()
+}
+
+const (
+	populationVariance = iota + 1
+	sampleVariance
+)
+
+var variances = map[string]int{"var_pop": populationVariance, "var_samp": sampleVariance, "variance": sampleVariance}
+
+// variance combines N, sum(X) and sum(X*X) of parts, which are exact for integers and numerics, as PostgreSQL does in the end:
+// (N*sum(X*X) - sum(X)*sum(X)) / (N*N or N*(N-1)), a plain 0 where the first is not above 0. Deviations are square roots of it with other
+// digits than sqrt gives, so they are not combined.
+func (c *combiner) variance(f *pg.FuncCall, sample bool) *pg.Node {
+	one := func(name string, arg *pg.Node) *pg.Node {
+		call := proto.Clone(f).(*pg.FuncCall)
+		call.Funcname = []*pg.Node{pg.MakeStrNode("pg_catalog"), pg.MakeStrNode(name)}
+		call.Args = []*pg.Node{arg}
+		return callNode("sum", c.add(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: call}}))
+	}
+	x := func() *pg.Node { return castNode(cloneNode(f.Args[0]), "pg_catalog", "numeric") }
+	n, sum, squares := one("count", x()), one("sum", x()), one("sum", operatorNode("*", x(), x()))
+	over := operatorNode("-", operatorNode("*", n, squares), operatorNode("*", sum, sum))
+	least, other := 0, n
+	if sample {
+		least, other = 1, operatorNode("-", n, pg.MakeAConstIntNode(1, -1))
+	}
+	zero := castNode(pg.MakeAConstIntNode(0, -1), "pg_catalog", "numeric")
+	value := caseNode(operatorNode(">", over, pg.MakeAConstIntNode(0, -1)), operatorNode("/", over, operatorNode("*", n, other)), zero)
+	return cloneNode(caseNode(operatorNode(">", n, pg.MakeAConstIntNode(int64(least), -1)), value, nil))
 }
 
 // overKey reports an aggregate over the whole key: nodes have no key in common, so DISTINCT is theirs.

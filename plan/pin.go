@@ -108,6 +108,11 @@ type Operand struct {
 // Restricts reports whether anything is known about the column.
 func (k *KeyColumn) Restricts() bool { return len(k.Operands)+len(k.Bounds)+len(k.Unions) > 0 }
 
+// Open reports a pin that knows nothing: every shard of the distribution may have rows for it.
+func (p *Pin) Open() bool {
+	return p.Entry == nil && !p.Insert && len(p.Rows) == 0 && !slices.ContainsFunc(p.Keys, func(k KeyColumn) bool { return k.Restricts() })
+}
+
 // Columns names the key columns for people.
 func (p *Pin) Columns() string {
 	if len(p.Keys) == 0 {

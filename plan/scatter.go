@@ -62,20 +62,34 @@ var mergeable = map[uint32]bool{
 	16: true, 17: true, 20: true, 21: true, 23: true, 26: true, 1082: true, 1083: true, 1114: true, 1184: true, 2950: true,
 }
 
+// orderedText are types whose order is that of their bytes under the collations C and POSIX, as long as the client has them in the
+// server's encoding.
+var orderedText = map[uint32]bool{19: true, 25: true, 1043: true}
+
+// IsText reports a sort key that is compared by the bytes of a text.
+func (k *SortKey) IsText() bool { return orderedText[k.Type] }
+
 // mergeOrder adds a hidden column for every sort key, so that each can be had in the binary format.
 func (x *exchanger) mergeOrder(b *block, f *pg.SelectStmt) ([]SortKey, bool) {
 	var keys []SortKey
 	for _, n := range b.stmt.SortClause {
 		by := n.GetSortBy()
-		source := x.sortSource(b, by.Node)
+		source, byBytes := x.sortSource(b, by.Node), false
+		if by.Node.GetCollateClause() != nil {
+			source, byBytes = x.collatedSource(b, by.Node)
+		}
 		if source == nil || by.SortbyDir == pg.SortByDir_SORTBY_USING {
 			return nil, false
 		}
 		t, at := source.base()
-		if t == nil || source.ref.table == nil || !mergeable[x.p.catalog.BaseType(t.Columns[at].TypeOID)] {
+		if t == nil || source.ref.table == nil {
 			return nil, false
 		}
-		k := SortKey{Column: len(keys), Type: x.p.catalog.BaseType(t.Columns[at].TypeOID), Desc: by.SortbyDir == pg.SortByDir_SORTBY_DESC}
+		typ := x.p.catalog.BaseType(t.Columns[at].TypeOID)
+		if !mergeable[typ] && !(orderedText[typ] && (byBytes || t.Columns[at].ByteOrder)) {
+			return nil, false
+		}
+		k := SortKey{Column: len(keys), Type: typ, Desc: by.SortbyDir == pg.SortByDir_SORTBY_DESC}
 		k.NullsFirst = k.Desc && by.SortbyNulls != pg.SortByNulls_SORTBY_NULLS_LAST || by.SortbyNulls == pg.SortByNulls_SORTBY_NULLS_FIRST
 		keys = append(keys, k)
 		f.TargetList = append(f.TargetList, resTarget("", columnNode(source.ref.alias, source.ref.columnName(source.index))))
@@ -96,6 +110,25 @@ func (x *exchanger) sortSource(b *block, n *pg.Node) *column {
 		return nil
 	}
 	return c
+}
+
+// collatedSource is sortSource for a column with COLLATE "C".
+func (x *exchanger) collatedSource(b *block, n *pg.Node) (*column, bool) {
+	bare, _, ok := x.p.byteCollation(n)
+	if !ok || b.holes || len(b.stmt.DistinctClause) > 0 {
+		return nil, false
+	}
+	c := x.p.columnOf(b, bare)
+	if c == nil || !b.tree.refs[c.ref] || c.ref.alias == "" {
+		return nil, false
+	}
+	return c, true
+}
+
+// cut is sorted for a block that has an order and a limit of its own.
+func (x *exchanger) cut(b *block) bool {
+	at := x.core(b, nil)
+	return at.at == spread && b.stmt.LimitCount != nil && x.perKey(b, at) && x.sorted(b, at)
 }
 
 // sorted lets the nodes do everything but the order and the limit, which PostgreSQL does over their rows.

@@ -176,6 +176,9 @@ func (c classes) same(a, b []column) bool {
 
 // leaf is the location of one item of a FROM clause.
 func (x *exchanger) leaf(r *ref, outer []side) side {
+	if m := x.moves[r]; m != nil {
+		return m.side()
+	}
 	switch {
 	case r.table != nil:
 		return x.tableSide(r)

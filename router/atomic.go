@@ -127,7 +127,7 @@ func skipUnless(ok bool, work func() error) error {
 func (s *session) readNodes(run *spreadRun) ([]string, error) {
 	var nodes []string
 	for i := range run.e.Fragments {
-		some, err := s.nodesOf(run, &run.e.Fragments[i])
+		some, err := s.nodesOf(run, i)
 		if err != nil {
 			return nil, err
 		}

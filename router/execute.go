@@ -97,9 +97,9 @@ func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) err
 	s.count(st.plan.Kind, "")
 	switch st.plan.Kind {
 	case plan.Every:
-		return s.every(ctx, st)
+		return s.measured(st, s.every(ctx, st))
 	case plan.NodeByNode:
-		return s.nodeByNode(ctx, st)
+		return s.measured(st, s.nodeByNode(ctx, st))
 	case plan.CopyIn:
 		return s.copyIn(ctx, st)
 	case plan.Distribute:
@@ -108,6 +108,14 @@ func (s *session) run(ctx context.Context, st *plannedStatement, raw []byte) err
 		return s.spread(ctx, st, arguments{}, true)
 	}
 	return s.routeOne(ctx, st, raw)
+}
+
+// measured makes plans look at the sizes of tables again after VACUUM and ANALYZE.
+func (s *session) measured(st *plannedStatement, err error) error {
+	if word := strings.ToUpper(firstWord(st.text)); err == nil && (word == "ANALYZE" || word == "VACUUM" || word == "ANALYSE") {
+		s.router.sizes.forget(s.database)
+	}
+	return err
 }
 
 // routeOne runs a Route that is not the whole message, or whose values are computed first.

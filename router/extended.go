@@ -348,6 +348,8 @@ func (s *session) storePortal(ctx context.Context, po *portal, name string) erro
 	stored := po.spread.plan.Exchange
 	if stored.Final == "" {
 		stored = stored.Stored
+	} else if stored.Gathered != nil {
+		stored = stored.Gathered
 	}
 	if stored == nil || po.spread.class != analyze.Query {
 		return nil

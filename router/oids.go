@@ -139,6 +139,7 @@ func (s *session) knowOIDs(ctx context.Context, p *participant) error {
 	}
 	e, _ := p.conn.OIDs.(*nodeOIDs)
 	if e == nil || e.epoch.Load() != v.m.Epoch {
+		s.task.Detach()
 		var err error
 		if e, err = s.router.oids.get(ctx, v, p.node, s.database, nil); err != nil {
 			return err

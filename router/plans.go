@@ -229,7 +229,7 @@ func (s *session) planInput(cat *catalog.Catalog, v *view, st *analyze.Statement
 	return plan.Input{
 		Statement: st, Catalog: cat, Map: v.m, Params: params,
 		Path:      cat.UsablePath(catalog.ParseSearchPath(s.searchPath, s.user), s.currentRole()),
-		Temporary: s.isTemporary, TemporaryCode: s.temporaryCode,
+		Temporary: s.isTemporary, TemporaryCode: s.temporaryCode, Sizes: s.router.sizes.lookup(s.database),
 	}
 }
 

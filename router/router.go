@@ -105,6 +105,8 @@ type Router struct {
 	catalogs      catalogs
 	oids          oidMaps
 	timelines     timelines
+	sizes         sizes
+	motions       chan struct{} // the places of statements that move rows between nodes
 	plans         planSpaces
 	settings      settingSets
 	recoded       recodings
@@ -136,6 +138,8 @@ func New(cfg Config, store topo.Store, log *slog.Logger) (*Router, error) {
 	r.catalogs.init(r)
 	r.oids.init(r)
 	r.timelines.init(r)
+	r.sizes.init(r)
+	r.motions = make(chan struct{}, maxMotions)
 	r.plans.init()
 	r.settings.init()
 	r.clients.init()
@@ -204,6 +208,7 @@ func (r *Router) Serve(ctx context.Context) error {
 	defer r.member.Load().Close()
 	r.work.Go(func() { r.acknowledge(ctx) })
 	r.work.Go(func() { r.watchDeadlocks(ctx) })
+	r.work.Go(func() { r.watchSizes(ctx) })
 	stopListening := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stopListening()
 	close(r.ready)

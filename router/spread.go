@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgshoal/pgshoal/analyze"
@@ -13,6 +13,7 @@ import (
 	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
+	"github.com/pgshoal/pgshoal/pool"
 )
 
 // arguments are the values of a statement's parameters, and the formats in which the client wants the columns
@@ -42,16 +43,19 @@ type spreadRun struct {
 	moved, limit int64 // bytes of rows that go from node to node
 	asked        []*nodeRows
 	session      *session
+	st           *plannedStatement
+	own          []uint32         // the types of the client's own parameters
+	arrays       map[int][][]byte // few moved rows, by fragment: an array for each column
 }
 
 // spread runs a statement over several nodes. The row description goes along unless the protocol has its own place for it.
 func (s *session) spread(ctx context.Context, st *plannedStatement, args arguments, describe bool) error {
-	run, err := s.beginSpread(ctx, st, st.plan.Exchange, args)
+	run, err := s.beginSpread(ctx, st, s.exchangeOf(st), args)
 	for errors.Is(err, errOtherEpoch) { // the map has changed since it was planned
 		if st, err = s.planSpread(ctx, st, args.types); err != nil {
 			return err
 		}
-		run, err = s.beginSpread(ctx, st, st.plan.Exchange, args)
+		run, err = s.beginSpread(ctx, st, s.exchangeOf(st), args)
 	}
 	if err != nil {
 		return err
@@ -61,6 +65,20 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 		return s.atomically(ctx, run, work)
 	}
 	return work()
+}
+
+// exchangeOf is the plan that this session can use: the bytes of texts have the order of the server's only in its own encoding.
+func (s *session) exchangeOf(st *plannedStatement) *plan.Exchange {
+	e := st.plan.Exchange
+	if e.Stored != nil && s.ordersOtherwise(e) {
+		return e.Stored
+	}
+	return e
+}
+
+// ordersOtherwise reports rows that are merged by texts which the client has in another encoding.
+func (s *session) ordersOtherwise(e *plan.Exchange) bool {
+	return (s.encodings.foreign || s.encodings.serverForeign) && slices.ContainsFunc(e.Merge.Order, func(k plan.SortKey) bool { return k.IsText() })
 }
 
 // onlyReads reports a query that neither writes nor locks rows.
@@ -90,30 +108,13 @@ func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spre
 	case run.e.Final == "":
 		return s.merge(ctx, run)
 	}
+	if s.txn.mode == modeIdle && run.oncePerNode(st) && !run.shape.large.Load() {
+		done, err := s.lastStepAlone(ctx, st, run)
+		if done || err != nil {
+			return err
+		}
+	}
 	return s.inTransaction(ctx, func() error { return s.lastStep(ctx, st, run) })
-}
-
-// lastStep gathers the rows and runs the last step over them.
-func (s *session) lastStep(ctx context.Context, st *plannedStatement, run *spreadRun) error {
-	final, extra, err := s.gather(ctx, run)
-	if err != nil {
-		return err
-	}
-	p, err := s.participant(ctx, run.m.Home)
-	if err != nil {
-		return err
-	}
-	p.wrote = p.wrote || st.plan.Writes
-	if st.class == analyze.Copy {
-		err = s.finalText(ctx, run, p, final, extra)
-	} else {
-		err = s.final(ctx, run, p, final, extra)
-	}
-	if err != nil {
-		return err
-	}
-	s.effects(ctx, st, p)
-	return s.tidy(ctx, run, p, st.class == analyze.Declare, extra == nil)
 }
 
 // planSpread plans a statement over several nodes again under the current map.
@@ -153,10 +154,14 @@ func (s *session) beginSpread(ctx context.Context, st *plannedStatement, e *plan
 // prepareSpread computes what all fragments share.
 func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *keyspace.Map, e *plan.Exchange, args arguments) (*spreadRun, error) {
 	err := s.cutsSafely(e)
+	if err == nil && s.ordersOtherwise(e) {
+		err = pgwire.Errorf(pgwire.CodeFeatureNotSupported, "ORDER BY a text over several nodes in client encoding %s is not supported here", s.encodings.client).
+			WithHint("SET client_encoding = 'UTF8'.")
+	}
 	if err != nil {
 		return nil, err
 	}
-	run := &spreadRun{e: e, m: m, arguments: args, limit: s.exchangeLimit(), session: s}
+	run := &spreadRun{e: e, m: m, arguments: args, limit: s.exchangeLimit(), session: s, st: st, own: args.types}
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
@@ -194,7 +199,23 @@ func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 }
 
 // nodesOf are the nodes that have rows for a fragment; one node says that there are none.
-func (s *session) nodesOf(r *spreadRun, f *plan.Fragment) ([]string, error) {
+func (s *session) nodesOf(r *spreadRun, index int) ([]string, error) {
+	f := &r.e.Fragments[index]
+	var known *atomic.Pointer[openNodes]
+	if index < len(r.shape.fragments) && len(f.Uses) == 0 && len(f.Pins) == 1 && f.Pins[0].Open() {
+		known = &r.shape.fragments[index].open
+		if n := known.Load(); n != nil && n.m == r.m {
+			return n.nodes, nil
+		}
+	}
+	nodes, err := s.findNodes(r, f)
+	if err == nil && known != nil {
+		known.Store(&openNodes{r.m, nodes})
+	}
+	return nodes, err
+}
+
+func (s *session) findNodes(r *spreadRun, f *plan.Fragment) ([]string, error) {
 	var nodes []string
 	for i := range f.Pins {
 		some, err := exec.Nodes(r.m, &f.Pins[i], r, s)
@@ -204,6 +225,16 @@ func (s *session) nodesOf(r *spreadRun, f *plan.Fragment) ([]string, error) {
 		for _, n := range some {
 			if !slices.Contains(nodes, n) {
 				nodes = append(nodes, n)
+			}
+		}
+	}
+	for _, u := range f.Uses {
+		// Rows that go by key may be on any node of the distribution, and matter also where nothing joins them.
+		if to := r.e.Fragments[u].Motion.To; to != nil {
+			for _, shard := range to.Shards {
+				if !slices.Contains(nodes, shard.Node) {
+					nodes = append(nodes, shard.Node)
+				}
 			}
 		}
 	}
@@ -231,23 +262,27 @@ type nodeRows struct {
 	ended       bool
 }
 
-// ask sends a fragment to all its nodes. All of them work while the first one's rows are read.
-func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []string, results []int16) ([]*nodeRows, error) {
+// ask sends a fragment to all its nodes. All of them work while the first one's rows are read. With wait, nothing
+// is done until the last of them begins to answer: by then the others usually have, and are not read in vain.
+func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []string, results []int16, wait bool) ([]*nodeRows, error) {
 	f := &r.e.Fragments[index]
-	var asked []*nodeRows
-	for _, node := range nodes {
-		p, err := s.answering(ctx, node)
+	asked := make([]*nodeRows, 0, len(nodes))
+	for i, node := range nodes {
+		p, err := s.reader(ctx, node, f)
 		if err != nil {
 			s.abandon(asked)
 			return nil, err
 		}
-		p.wrote = p.wrote || f.Locks || f.Writes
 		rows := &nodeRows{s: s, part: p, node: node, fragment: index, started: time.Now()}
 		if r.e.Final == "" { // they are the client's
 			rows.columns = r.oidColumns(p)
 		}
 		s.sendFragment(r, rows, index, results)
-		if err := p.conn.Stream.Flush(); err != nil {
+		err = p.conn.Stream.Flush()
+		if err == nil && wait && i == len(nodes)-1 {
+			err = p.conn.Stream.Await()
+		}
+		if err != nil {
 			p.conn.Broken = true
 			s.abandon(asked)
 			return nil, lostNode(node)
@@ -259,24 +294,55 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 	return asked, nil
 }
 
+// reader is the node's part in the transaction, for a fragment. What the planner lets into fragments writes nothing, unless it hides
+// code of users, so a node that has run no more than those need not be asked at the end.
+func (s *session) reader(ctx context.Context, node string, f *plan.Fragment) (*participant, error) {
+	before := s.txn.part(node)
+	other := before != nil && before.began && before.other // in this transaction
+	p, err := s.answering(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	p.other = other || f.Opaque
+	p.wrote = p.wrote || f.Locks || f.Writes
+	return p, nil
+}
+
 // sendFragment queues a fragment for one node; its connection keeps it prepared.
 func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results []int16) {
-	f, id := &r.e.Fragments[index], r.shape.fragments[index].id
-	conn := rows.part.conn
+	f, shape := &r.e.Fragments[index], r.shape.fragments[index]
+	id, text, formats := shape.id, f.Text, r.formats
 	types, values := usedOnly(r.types, r.values, f.Params)
-	out := conn.Stream.Out()
-	name, known := conn.Statements.Name(id)
-	if !known {
-		var evicted string
-		if name, evicted = conn.Statements.Add(id); evicted != "" {
-			*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
+	if r.arrays != nil && len(f.Uses) > 0 {
+		id, text, formats = shape.arraysID, shape.arrays, slices.Clone(formats)
+		for _, u := range f.Uses {
+			values = append(values, r.arrays[u]...)
 		}
-		*out = pgwire.AppendParse(*out, name, conn.Wire(f.Text), rows.part.typesAt(types))
+		formats = append(formats, make([]int16, len(values)-len(formats))...)
+		types = append(types, make([]uint32, len(values)-len(types))...)
+	}
+	conn := rows.part.conn
+	name, known := conn.Statements.Name(id)
+	out := conn.Stream.Out()
+	if !known {
+		name, _ = parseNamed(conn, id, text, rows.part.typesAt(types))
 		rows.id = id
 	}
-	*out = pgwire.AppendBind(*out, "", name, r.formats, rows.part.valuesAt(types, r.formats, values), results)
+	*out = pgwire.AppendBind(*out, "", name, formats, rows.part.valuesAt(types, formats, values), results)
 	*out = pgwire.AppendExecute(*out, "", 0)
 	*out = pgwire.AppendSync(*out)
+}
+
+// parseNamed queues the preparation of a statement that the connection does not have yet. Closed reports that another one
+// gave way, whose CloseComplete comes first.
+func parseNamed(conn *pool.Conn, id uint64, text string, types []uint32) (name string, closed bool) {
+	out := conn.Stream.Out()
+	name, evicted := conn.Statements.Add(id)
+	if evicted != "" {
+		*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
+	}
+	*out = pgwire.AppendParse(*out, name, conn.Wire(text), types)
+	return name, evicted != ""
 }
 
 // usedOnly are parameters for a text that has only some of them. Of the others, those of types that a node may not know
@@ -416,122 +482,4 @@ func (r *spreadRun) limits() (limit, offset int64, err error) {
 		return 0, 0, pgwire.Errorf("2201X", "OFFSET must not be negative")
 	}
 	return limit, max(offset, 0), nil
-}
-
-// final runs the last step on the home node, with the client's parameters and those that hold gathered rows.
-func (s *session) final(ctx context.Context, r *spreadRun, p *participant, text string, extra [][]byte) error {
-	s.appendFinal(r, p, "", text, extra)
-	out := p.conn.Stream.Out()
-	*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
-	return s.shown(s.relayOwn(ctx, p))
-}
-
-// appendFinal queues Parse and Bind of the last step.
-func (s *session) appendFinal(r *spreadRun, p *participant, portal, text string, extra [][]byte) {
-	types := append(slices.Clone(r.types), make([]uint32, len(extra))...)
-	values := append(slices.Clone(r.values), extra...)
-	formats := append(slices.Clone(r.formats), make([]int16, len(extra))...)
-	out := p.conn.Stream.Out()
-	*out = pgwire.AppendParse(*out, "", p.conn.Wire(text), types)
-	*out = pgwire.AppendBind(*out, portal, "", formats, values, r.results)
-}
-
-// finalText runs a last step that PostgreSQL takes no parameters for.
-func (s *session) finalText(ctx context.Context, r *spreadRun, p *participant, text string, extra [][]byte) error {
-	values, err := s.readValues(ctx, append(slices.Clone(r.values), extra...))
-	if err != nil {
-		return err
-	}
-	p.conn.SendQuery(withValues(text, values))
-	s.relay.keepReady = true
-	failed, err := s.exchange(ctx, p)
-	s.relay.keepReady = false
-	return s.shown(failed, err)
-}
-
-// shown notes an error that the client has seen.
-func (s *session) shown(failed bool, err error) error {
-	if err == nil && failed {
-		s.stopped = true
-		s.failBlock()
-		return errShown
-	}
-	return err
-}
-
-// withValues writes values in place of $1, $2, ... in a text that the router has made itself.
-func withValues(text string, values [][]byte) string {
-	var b strings.Builder
-	done := 0
-	eachParameter(text, func(from, to, n int) {
-		b.WriteString(text[done:from])
-		if v := values[n-1]; v == nil {
-			b.WriteString("NULL")
-		} else {
-			b.WriteString(plan.QuoteLiteral(string(v)))
-		}
-		done = to
-	})
-	b.WriteString(text[done:])
-	return b.String()
-}
-
-// eachParameter finds the parameters of a text as analyze.Deparse writes it: strings are in single quotes, names in double ones.
-func eachParameter(text string, visit func(from, to, number int)) {
-	var quote byte
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		switch {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '\'' || c == '"':
-			quote = c
-		case c == '$' && i+1 < len(text) && text[i+1] >= '1' && text[i+1] <= '9':
-			end := i + 1
-			for end < len(text) && text[end] >= '0' && text[end] <= '9' {
-				end++
-			}
-			n, _ := strconv.Atoi(text[i+1 : end])
-			visit(i, end, n)
-			i = end - 1
-		}
-	}
-}
-
-// tidy takes the temporary tables of a statement away, or out of the way of the next one when a cursor still reads them.
-func (s *session) tidy(ctx context.Context, r *spreadRun, p *participant, cursor, tables bool) error {
-	if !tables || s.txn.mode != modeExplicit && !cursor {
-		return nil // they go with the transaction
-	}
-	for i := range r.e.Fragments {
-		name := "pg_temp." + plan.QuoteIdent(r.e.Fragments[i].Name)
-		sql := "DROP TABLE " + name
-		if cursor {
-			s.cursorTables++
-			sql = "ALTER TABLE " + name + " RENAME TO " + plan.QuoteIdent("shoal cursor "+itoa(s.cursorTables))
-		}
-		if err := p.conn.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// errShown is an error that a node's answer has told the client already.
-var errShown = errors.New("the client has the error")
-
-// relayOwn relays an answer to messages of the extended protocol that the client does not know of.
-func (s *session) relayOwn(ctx context.Context, p *participant) (failed bool, err error) {
-	s.relay.keepReady, s.relay.extended = true, true
-	for _, t := range []byte("12n") {
-		s.relay.Watch[t] = true
-	}
-	failed, err = s.exchange(ctx, p)
-	for _, t := range []byte("12n") {
-		s.relay.Watch[t] = false
-	}
-	s.relay.keepReady, s.relay.extended = false, false
-	return failed, err
 }

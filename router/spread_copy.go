@@ -10,7 +10,7 @@ import (
 
 // copyOut passes the COPY data of several nodes on as those of one: with one beginning, one header and one end.
 func (s *session) copyOut(ctx context.Context, r *spreadRun) error {
-	nodes, err := s.nodesOf(r, &r.e.Fragments[0])
+	nodes, err := s.nodesOf(r, 0)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type explanation struct {
 type explainedFragment struct {
 	Name  string          `json:"Name"`
 	SQL   string          `json:"SQL"`
+	Moves string          `json:"Moves,omitempty"`
 	Where []string        `json:"Where"`
 	Nodes []explainedNode `json:"Nodes"`
 }
@@ -120,11 +121,14 @@ func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, err
 	}
 	for i := range e.Fragments {
 		f := &e.Fragments[i]
-		nodes, err := s.nodesOf(r, f)
+		nodes, err := s.findNodes(r, f)
 		if err != nil {
 			return nil, err
 		}
 		shown := explainedFragment{Name: f.Name, SQL: f.Text}
+		if f.Motion != nil {
+			shown.Moves = f.Motion.String()
+		}
 		for j := range f.Pins {
 			shown.Where = append(shown.Where, f.Pins[j].String())
 		}
@@ -142,7 +146,7 @@ func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanati
 		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "EXPLAIN ANALYZE of a write over several nodes is not supported").
 			WithHint("Leave ANALYZE out.")
 	}
-	started := time.Now()
+	started, was := time.Now(), r.e
 	rows := int64(0)
 	count := func(next func() ([]byte, error)) error {
 		for {
@@ -162,6 +166,13 @@ func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanati
 	if err != nil {
 		return err
 	}
+	if r.e != was { // rows could not move
+		gathered, err := s.explanation(r, r.e)
+		if err != nil {
+			return err
+		}
+		*ex = *gathered
+	}
 	took := float64(time.Since(started).Microseconds()) / 1000
 	ex.Total, ex.Returned, ex.Moved = &took, &rows, &r.moved
 	for _, n := range r.asked {
@@ -180,11 +191,11 @@ func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanati
 }
 
 func (s *session) discardMerge(ctx context.Context, r *spreadRun, count func(func() ([]byte, error)) error) error {
-	nodes, err := s.nodesOf(r, &r.e.Fragments[0])
+	nodes, err := s.nodesOf(r, 0)
 	if err != nil {
 		return err
 	}
-	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats())
+	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats(), true)
 	if err != nil {
 		return err
 	}
@@ -236,6 +247,9 @@ func (ex *explanation) lines(indent string) []string {
 		name := "Fragment"
 		if f.Name != "" {
 			name += ` "` + f.Name + `"`
+		}
+		if f.Moves != "" {
+			name += " " + f.Moves
 		}
 		out = append(out, indent+"  "+name+": "+f.SQL)
 		for _, w := range f.Where {

@@ -46,6 +46,15 @@ const maxArrays = 1 << 20
 // gather brings the rows of all fragments to the home node. It returns the final statement and the parameters that it has
 // beside the client's own.
 func (s *session) gather(ctx context.Context, r *spreadRun) (final string, extra [][]byte, err error) {
+	if r.e.Gathered != nil {
+		final, extra, done, err := s.gatherMoving(ctx, r)
+		if done || err != nil {
+			return final, extra, err
+		}
+		if err := s.fallBack(ctx, r); err != nil {
+			return "", nil, err
+		}
+	}
 	limit := maxArrays
 	if r.shape.large.Load() {
 		if limit, err = s.temporaryLimit(ctx); err != nil {
@@ -96,11 +105,11 @@ func (s *session) temporaryLimit(ctx context.Context) (int, error) {
 func (s *session) gatherArrays(ctx context.Context, r *spreadRun, limit int) (extra [][]byte, fit bool, err error) {
 	size := 0
 	for i := range r.e.Fragments {
-		nodes, err := s.nodesOf(r, &r.e.Fragments[i])
+		nodes, err := s.nodesOf(r, i)
 		if err != nil {
 			return nil, false, err
 		}
-		asked, err := s.ask(ctx, r, i, nodes, nil)
+		asked, err := s.ask(ctx, r, i, nodes, nil, true)
 		if err != nil {
 			return nil, false, err
 		}
@@ -117,8 +126,16 @@ func (s *session) gatherArrays(ctx context.Context, r *spreadRun, limit int) (ex
 			return nil, false, nil
 		}
 		for j := range columns {
-			extra = append(extra, append(columns[j], '}'))
+			columns[j] = append(columns[j], '}')
 		}
+		if r.e.Fragments[i].Motion == nil {
+			extra = append(extra, columns...)
+			continue
+		}
+		if r.arrays == nil {
+			r.arrays = map[int][][]byte{}
+		}
+		r.arrays[i] = columns
 	}
 	return extra, true, nil
 }
@@ -187,7 +204,7 @@ func (s *session) gatherTable(ctx context.Context, r *spreadRun, index int) erro
 	}
 	var others []string
 	atHome := false
-	nodes, err := s.nodesOf(r, f)
+	nodes, err := s.nodesOf(r, index)
 	if err != nil {
 		return err
 	}
@@ -198,7 +215,7 @@ func (s *session) gatherTable(ctx context.Context, r *spreadRun, index int) erro
 			others = append(others, n)
 		}
 	}
-	asked, err := s.ask(ctx, r, index, others, []int16{format})
+	asked, err := s.ask(ctx, r, index, others, []int16{format}, false)
 	if err != nil {
 		return err
 	}

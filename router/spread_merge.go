@@ -23,11 +23,11 @@ func (s *session) merge(ctx context.Context, r *spreadRun) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := s.nodesOf(r, &r.e.Fragments[0])
+	nodes, err := s.nodesOf(r, 0)
 	if err != nil {
 		return err
 	}
-	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats())
+	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats(), true)
 	if err != nil {
 		return err
 	}

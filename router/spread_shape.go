@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
+	"github.com/pgshoal/pgshoal/keyspace"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
@@ -19,8 +21,9 @@ import (
 type spreadShape struct {
 	rows      []byte // RowDescription of the statement itself
 	columns   int    // of the one fragment, without hidden ones
-	fragments []fragmentShape
+	fragments []*fragmentShape
 	final     string
+	finalID   uint64 // names arrays among the prepared statements
 	arrays    string // the final statement over array parameters
 	// large is set when the rows were too many for arrays once.
 	large atomic.Bool
@@ -30,6 +33,16 @@ type fragmentShape struct {
 	id     uint64 // names it among the prepared statements of server connections
 	binary bool   // all its columns mean the same on every node in the binary format
 	width  int
+	// arrays is the fragment over few moved rows, arraysID its name among the prepared statements.
+	arrays   string
+	arraysID uint64
+	open     atomic.Pointer[openNodes]
+}
+
+// openNodes are the nodes that a fragment goes to whatever its arguments are.
+type openNodes struct {
+	m     *keyspace.Map
+	nodes []string
 }
 
 // shapeCache keeps shapes beside an immutable plan.
@@ -65,7 +78,17 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		if e.CopyEach {
 			break
 		}
-		rows, err := describeRows(conn, f.Text, types)
+		text, types := f.Text, types
+		fs := &fragmentShape{id: s.router.plans.lastID.Add(1)}
+		if len(f.Uses) > 0 { // the relations that it reads are nowhere yet
+			text = e.WithTypes(f.TextArrays, names)
+			fs.arrays, fs.arraysID = text, s.router.plans.lastID.Add(1)
+			types = slices.Clone(types)
+			for _, u := range f.Uses {
+				types = append(types, make([]uint32, shape.fragments[u].width)...)
+			}
+		}
+		rows, err := describeRows(conn, text, types)
 		if err != nil {
 			return nil, err
 		}
@@ -75,11 +98,12 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 				return nil, err
 			}
 		}
-		shape.fragments = append(shape.fragments, fragmentShape{id: s.router.plans.lastID.Add(1), binary: sameInBinary(columns), width: len(columns)})
+		fs.binary, fs.width = sameInBinary(columns), len(columns)
+		shape.fragments = append(shape.fragments, fs)
 		if e.Final == "" {
 			continue
 		}
-		list, err := columnTypes(ctx, conn, f.Text, f.Columns, columns, types)
+		list, err := columnTypes(ctx, conn, text, f.Columns, columns, types)
 		if err != nil {
 			return nil, err
 		}
@@ -89,6 +113,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		shape.columns = shape.fragments[0].width - e.Merge.Hidden
 	}
 	if e.Final != "" {
+		shape.finalID = s.router.plans.lastID.Add(1)
 		shape.final, shape.arrays = e.WithTypes(e.Final, names), e.WithTypes(e.FinalArrays, names)
 	}
 	if st.spread.shapes == nil {

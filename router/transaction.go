@@ -59,6 +59,7 @@ type participant struct {
 	began    bool
 	preamble int // queries sent ahead whose answers come before those that count
 	wrote    bool
+	other    bool // it ran something else than fragments that only read
 	resync   bool // it got messages of the extended protocol and no Sync yet
 	inBatch  bool // it takes part in the current batch of the extended protocol
 	// oids translates the node's OIDs; nil for the home node and until it is needed.
@@ -153,6 +154,7 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 			return nil, err
 		}
 	}
+	p.other = true
 	if s.txn.mode != modeIdle && !p.began {
 		p.began = true
 		p.queue(s.txn.begin)
@@ -266,7 +268,7 @@ func (s *session) commitParts(ctx context.Context) error {
 			return s.abort(ctx, err)
 		}
 	}
-	if len(parts) > 1 {
+	if mayWrite(parts) > 1 {
 		if err := s.findWriters(ctx, parts); err != nil {
 			return s.abort(ctx, err)
 		}
@@ -311,14 +313,27 @@ func (s *session) another(ctx context.Context, node string) (twopc.Participant, 
 	return &participant{node: node, conn: conn}, func() { s.router.pool.Release(conn) }, nil
 }
 
+// mayWrite is how many of the participants can have written.
+func mayWrite(parts []*participant) int {
+	n := 0
+	for _, p := range parts {
+		if p.wrote || p.other {
+			n++
+		}
+	}
+	return n
+}
+
 func rank(p *participant, home string) int {
 	switch {
 	case p.wrote && p.node == home:
 		return 0
 	case p.wrote:
 		return 1
+	case p.other:
+		return 2
 	}
-	return 2
+	return 3
 }
 
 // findWriters asks the nodes whose statements looked like reads whether they wrote after all.
@@ -340,19 +355,28 @@ func (s *session) findWriters(ctx context.Context, parts []*participant) error {
 	return g.Wait()
 }
 
-// commitPlain commits where at most the first participant wrote.
+// commitPlain commits where at most the first participant wrote. The others have nothing that could be lost, so all of
+// them end at once.
 func (s *session) commitPlain(ctx context.Context, parts []*participant) error {
 	if len(parts) == 0 {
 		return nil
 	}
+	for _, p := range parts[1:] {
+		if p.conn.SendQuery("COMMIT"); p.conn.Stream.Flush() != nil {
+			p.conn.Broken = true
+		}
+	}
 	parts[0].conn.SendQuery("COMMIT")
 	answer, err := s.collect(ctx, parts[0].conn)
-	if err != nil {
-		_ = s.finishReaders(ctx, parts[1:], "ROLLBACK")
-		return err
+	for _, p := range parts[1:] {
+		if !p.conn.Broken {
+			_, _ = s.collect(ctx, p.conn)
+		}
 	}
-	s.txn.committed = answer
-	return s.finishReaders(ctx, parts[1:], "COMMIT")
+	if err == nil {
+		s.txn.committed = answer
+	}
+	return err
 }
 
 // finishReaders ends transactions that wrote nothing; their failure loses nothing.
@@ -422,7 +446,7 @@ func (s *session) closeTransaction(ctx context.Context) {
 	t.consistency, t.aligned = "", false
 	t.replay, t.savepoints = t.replay[:0], t.savepoints[:0]
 	for _, p := range t.parts {
-		p.began, p.wrote = false, false
+		p.began, p.wrote, p.other = false, false, false
 	}
 	s.extended.closePortals()
 	if s.hold == "" {
