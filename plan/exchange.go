@@ -495,10 +495,7 @@ func (e *Exchange) String() string {
 		for line := range strings.Lines(f.Query.String()) {
 			b.WriteString("    " + line)
 		}
-		fmt.Fprintf(&b, "  each node by %s: %s\n", f.Pin.Columns(), f.Text)
-		if f.Move != nil {
-			fmt.Fprintf(&b, "  rows that leave: %s\n  rows that come: %s\n", f.Move.Remove, f.Move.Store)
-		}
+		b.WriteString(f.writes())
 	}
 	for _, f := range e.Fragments {
 		name := f.Name

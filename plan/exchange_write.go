@@ -34,10 +34,11 @@ func (x *exchanger) write(top *block) {
 	switch {
 	case r.table == nil && r.body == nil || r.table != nil && p.placed(r.table).placement == catalog.Local:
 		x.writeAtHome(top)
-	case r.table != nil && p.placed(r.table).placement == catalog.Reference && x.feedCopies(r):
 	case r.table != nil && p.placed(r.table).placement == catalog.Reference:
-		p.fail(refuse("Write constants, or read from reference tables only.",
-			"a write to reference table %q that reads rows of several nodes is not supported yet", r.table.Name))
+		if !x.feed(top, r) {
+			p.fail(refuse("Write constants, or compute the values first.",
+				"this form of a write to reference table %q is not supported yet", r.table.Name))
+		}
 	case x.each(top, r) || x.insertRows(r) || x.feed(top, r):
 	default:
 		p.fail(refuse("Join on the key, or read the rows first and write them one key at a time.",

@@ -43,6 +43,20 @@ func operatorNode(name string, l, r *pg.Node) *pg.Node {
 	return pg.MakeAExprNode(pg.A_Expr_Kind_AEXPR_OP, []*pg.Node{pg.MakeStrNode(name)}, l, r, -1)
 }
 
+// caseNode is CASE WHEN cond THEN then ELSE otherwise END.
+func caseNode(cond, then, otherwise *pg.Node) *pg.Node {
+	return &pg.Node{Node: &pg.Node_CaseExpr{CaseExpr: &pg.CaseExpr{
+		Args:      []*pg.Node{{Node: &pg.Node_CaseWhen{CaseWhen: &pg.CaseWhen{Expr: cond, Result: then}}}},
+		Defresult: otherwise,
+	}}}
+}
+
+func nullNode() *pg.Node { return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}} }
+
+func trueNode() *pg.Node {
+	return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Boolval{Boolval: &pg.Boolean{Boolval: true}}}}}
+}
+
 func plainSelect() *pg.SelectStmt {
 	return &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE}
 }

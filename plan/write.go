@@ -192,9 +192,8 @@ func (p *planner) mergeInsert(b *block, r *ref, w *pg.MergeWhenClause) {
 		}
 		source, ok := p.keySource(b, r, at, value)
 		if !ok {
-			p.fail(refuse("Insert the key from a column of the source that is equal to it.",
+			p.fail(refuseSeveral("Insert the key from a column of the source that is equal to it.",
 				"MERGE inserts rows into distributed table %q whose key is not a plain column of its source", r.table.Name))
-			return
 		}
 		row.sources = append(row.sources, source)
 	}

@@ -20,7 +20,7 @@ type explanation struct {
 	Final     string              `json:"Final,omitempty"`
 	FinalNode string              `json:"Final Node,omitempty"`
 	Rows      *explanation        `json:"Rows From,omitempty"`
-	Write     string              `json:"Write,omitempty"`
+	Write     []string            `json:"Write,omitempty"`
 	Total     *float64            `json:"Execution Time,omitempty"`
 	Returned  *int64              `json:"Actual Rows,omitempty"`
 	Moved     *int64              `json:"Bytes Moved,omitempty"`
@@ -105,10 +105,10 @@ func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, err
 	switch {
 	case e.Feed != nil:
 		below, err := s.explanation(r, e.Feed.Query)
-		ex.Rows, ex.Write = below, e.Feed.Text
+		ex.Rows, ex.Write = below, e.Feed.Shown()
 		return ex, err
 	case e.Insert != nil:
-		ex.Kind, ex.Write = "Scatter", e.Insert.Before+"..."+e.Insert.After
+		ex.Kind, ex.Write = "Scatter", []string{"each node by " + e.Insert.Pin.Columns() + ": " + e.Insert.Before + "..." + e.Insert.After}
 		return ex, nil
 	case e.Final == "":
 		ex.Kind, ex.Merge = "Scatter", e.Merge.String()
@@ -259,8 +259,8 @@ func (ex *explanation) lines(indent string) []string {
 		out = append(out, indent+"  Rows from")
 		out = append(out, ex.Rows.lines(indent+"    ")...)
 	}
-	if ex.Write != "" {
-		out = append(out, indent+"  Write on each node: "+ex.Write)
+	for _, w := range ex.Write {
+		out = append(out, indent+"  Write, "+w)
 	}
 	return out
 }
