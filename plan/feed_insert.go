@@ -19,6 +19,9 @@ func (x *exchanger) feedInsert(top *block, s *pg.InsertStmt, r *ref) bool {
 	if s.SelectStmt == nil {
 		body, names = &block{}, nil // one row of defaults
 	}
+	if x.p.rekeyed[r] || len(x.p.rekeys) > 0 { // by ON CONFLICT: the row would have to move
+		return false
+	}
 	if body == nil || body.holes || len(body.outputs) > len(names) || !x.conflictFits(s, r) || !x.withDefaults(store, r, names) {
 		return false
 	}
