@@ -26,6 +26,8 @@ type Exchange struct {
 	Insert *InsertRows
 	// Feed is set for a write whose rows are computed first; there are no fragments of its own then.
 	Feed *Feed
+	// Steps are set for a statement whose WITH clause writes: its parts in their order; there is nothing else then.
+	Steps []Step
 	// CopyEach is set when the fragment is a COPY TO STDOUT of its own: the nodes' data together are the answer.
 	CopyEach bool
 	// CopyHeader is set when each node's data begin with a header line.
@@ -252,7 +254,7 @@ func (x *exchanger) plan() (*Exchange, error) {
 		return nil, nil
 	}
 	x.out.Eval, x.out.Params = p.eval, p.maxParam
-	if x.out.Insert != nil || x.out.Feed != nil {
+	if x.out.Insert != nil || x.out.Feed != nil || x.out.Steps != nil {
 		return x.out, nil
 	}
 	if len(x.out.Fragments) == 1 && x.out.Fragments[0].Name == "" {
@@ -489,6 +491,9 @@ func (e *Exchange) String() string {
 	}
 	if e.Insert != nil {
 		fmt.Fprintf(&b, "  %s, %d rows by %s %s\n", e.Insert.Before, len(e.Insert.Rows), e.Insert.Pin.Columns(), e.Insert.After)
+	}
+	for i := range e.Steps {
+		b.WriteString(e.Steps[i].String())
 	}
 	if f := e.Feed; f != nil {
 		fmt.Fprintf(&b, "  rows of %s\n", f.QueryText)

@@ -27,7 +27,7 @@ func (x *exchanger) write(top *block) {
 	r := p.targets[len(p.targets)-1]
 	if len(p.targets) > 1 || x.root.GetSelectStmt() != nil { // some of them stand in WITH
 		if !x.onlyDistributed() || !x.writesSpread(top) || !x.each(top, r) {
-			p.fail(refuse("Run its parts one by one.", "writes in WITH, over several nodes, whose parts need rows of other nodes are not supported yet"))
+			x.steps(top)
 		}
 		return
 	}

@@ -28,10 +28,12 @@ import (
 // goroutines only cancel it or ask what it is doing.
 type session struct {
 	cursorTables int // temporary tables that cursors over several nodes have read
-	router       *Router
-	log          *slog.Logger
-	client       *pgwire.Stream
-	task         *ioloop.Task
+	// capture takes the rows and the tag of a part of a statement, which are not for the client.
+	capture *captured
+	router  *Router
+	log     *slog.Logger
+	client  *pgwire.Stream
+	task    *ioloop.Task
 
 	user, database string
 	creds          pool.Credentials
@@ -387,6 +389,9 @@ func (s *session) ready() error {
 }
 
 func (s *session) complete(tag string) {
+	if s.capture != nil {
+		return
+	}
 	out := s.client.Out()
 	*out = pgwire.AppendCommandComplete(*out, tag)
 }

@@ -65,7 +65,7 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 
 // onlyReads reports a query that neither writes nor locks rows.
 func (r *spreadRun) onlyReads(st *plannedStatement) bool {
-	return !st.plan.Writes && r.e.Feed == nil && r.e.Insert == nil &&
+	return !st.plan.Writes && r.e.Feed == nil && r.e.Insert == nil && len(r.e.Steps) == 0 &&
 		!slices.ContainsFunc(r.e.Fragments, func(f plan.Fragment) bool { return f.Writes || f.Locks })
 }
 
@@ -80,17 +80,25 @@ func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spre
 	if describe && st.class == analyze.Query {
 		s.client.Append(run.shape.rows)
 	}
-	switch {
-	case run.e.Feed != nil:
-		return s.inTransaction(ctx, func() error { return s.feed(ctx, st, run) })
-	case run.e.Insert != nil:
-		return s.inTransaction(ctx, func() error { return s.insertRows(ctx, run) })
-	case run.e.Final == "" && run.e.Fragments[0].Writes:
-		return s.inTransaction(ctx, func() error { return s.merge(ctx, run) })
-	case run.e.Final == "":
+	if e := run.e; len(e.Steps) == 0 && e.Feed == nil && e.Insert == nil && e.Final == "" && !e.Fragments[0].Writes {
+		return s.work(ctx, st, run)
+	}
+	return s.inTransaction(ctx, func() error { return s.work(ctx, st, run) })
+}
+
+// work does what the plan says.
+func (s *session) work(ctx context.Context, st *plannedStatement, run *spreadRun) error {
+	switch e := run.e; {
+	case len(e.Steps) > 0:
+		return s.steps(ctx, st, run)
+	case e.Feed != nil:
+		return s.feed(ctx, st, run)
+	case e.Insert != nil:
+		return s.insertRows(ctx, run)
+	case e.Final == "":
 		return s.merge(ctx, run)
 	}
-	return s.inTransaction(ctx, func() error { return s.lastStep(ctx, st, run) })
+	return s.lastStep(ctx, st, run)
 }
 
 // lastStep gathers the rows and runs the last step over them.
@@ -104,7 +112,9 @@ func (s *session) lastStep(ctx context.Context, st *plannedStatement, run *sprea
 		return err
 	}
 	p.wrote = p.wrote || st.plan.Writes
-	if st.class == analyze.Copy {
+	if s.capture != nil {
+		err = s.capturedFinal(ctx, run, p, final, extra)
+	} else if st.class == analyze.Copy {
 		err = s.finalText(ctx, run, p, final, extra)
 	} else {
 		err = s.final(ctx, run, p, final, extra)

@@ -26,6 +26,8 @@ type spreadShape struct {
 	large atomic.Bool
 	// types are those of the columns of a feed's rows, once they were needed.
 	types atomic.Pointer[[]plan.ColumnType]
+	// steps are those of the plan, with types.
+	steps atomic.Pointer[[]plan.Step]
 }
 
 type fragmentShape struct {
