@@ -38,6 +38,8 @@ type Exchange struct {
 	// are parameters Params+1, Params+2 and so on.
 	Eval   []string
 	Params int
+	// tables are the OIDs of all tables that it touches.
+	tables []uint32
 }
 
 // Fragment is a piece of a query that runs on each node that has rows for it.
@@ -254,6 +256,8 @@ func (x *exchanger) plan() (*Exchange, error) {
 		return nil, nil
 	}
 	x.out.Eval, x.out.Params = p.eval, p.maxParam
+	p.touch(p.refs)
+	x.out.tables = p.plan.Tables
 	if x.out.Insert != nil || x.out.Feed != nil || x.out.Steps != nil {
 		return x.out, nil
 	}

@@ -28,6 +28,8 @@ type Feed struct {
 	Everywhere bool
 	// Whole is set when a node must get all its rows in one statement: what it does for one may concern another.
 	Whole bool
+	// NullAtHome is set when the home node gets rows whose key is NULL.
+	NullAtHome bool
 	// Lock is what all nodes do before the rows are computed, so that copies of a reference table stay the same.
 	Lock string
 	// Move is set when rows may get another key: NewKey are the places of its columns. A row that leaves its node

@@ -25,14 +25,21 @@ func (x *exchanger) feedInsert(top *block, s *pg.InsertStmt, r *ref) bool {
 	if body == nil || body.holes || len(body.outputs) > len(names) || !x.conflictFits(s, r) || !x.withDefaults(store, r, names) {
 		return false
 	}
-	names = names[:len(body.outputs)]
+	width := len(body.outputs)
+	if values := store.SelectStmt.GetSelectStmt().GetValuesLists(); len(values) > 0 { // keys may have been added
+		width = len(values[0].GetList().GetItems())
+	}
+	if width > len(names) {
+		return false
+	}
+	names = names[:width]
 	f := &feeder{x: x, table: r.table, query: plainSelect(), apart: true}
 	f.query.WithClause = s.WithClause
 	alias := &pg.Alias{Aliasname: "q"}
 	rows := plainSelect()
 	rows.FromClause = []*pg.Node{relationNode(rowsName)}
 	store.Cols = nil
-	for i := range body.outputs {
+	for i := range width {
 		alias.Colnames = append(alias.Colnames, pg.MakeStrNode(fragmentColumn(i)))
 		at := r.table.Column(names[i])
 		if at < 0 {

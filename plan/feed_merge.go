@@ -166,6 +166,12 @@ func (x *exchanger) feedMerge(top *block, s *pg.MergeStmt, r *ref) bool {
 	if x.p.isReference(r) || top.tree == nil || top.tree.left.leaf == nil || top.tree.kind != pg.JoinType_JOIN_LEFT || x.p.rekeyed[r] || len(x.p.rekeys) > 0 {
 		return false
 	}
+	// A row of the source with a key that no row can have matches nothing: it can be decided anywhere if it cannot be stored either.
+	for _, k := range x.p.placed(r.table).keys {
+		if !r.table.Columns[k].NotNull || x.p.declares(x.p.placed(r.table).distribution) {
+			return false
+		}
+	}
 	source := top.tree.left.leaf
 	columns, ok := sourceColumns(source)
 	keys, equal := x.sourceKey(top, s, r, source)
@@ -194,7 +200,7 @@ func (x *exchanger) feedMerge(top *block, s *pg.MergeStmt, r *ref) bool {
 		}
 		alias.Colnames = append(alias.Colnames, pg.MakeStrNode(name))
 	}
-	feed := &Feed{Tag: "MERGE", Key: keys, Whole: true}
+	feed := &Feed{Tag: "MERGE", Key: keys, Whole: true, NullAtHome: true}
 	merge := proto.Clone(s).(*pg.MergeStmt)
 	merge.WithClause = nil
 	merge.SourceRelation = relationNode(rowsName)

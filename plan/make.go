@@ -134,6 +134,13 @@ func (p *planner) overNodes(in Input, text string) (Result, error) {
 func SpreadOf(p *Plan, e *Exchange, epoch uint64) *Plan {
 	out := *p
 	out.Kind, out.Exchange, out.Pins, out.Rewrite, out.Epoch = Spread, e, nil, nil, epoch
+	// The plan for one node may have been given up before all tables were seen.
+	out.Tables = slices.Clone(p.Tables)
+	for _, oid := range e.tables {
+		if !slices.Contains(out.Tables, oid) {
+			out.Tables = append(out.Tables, oid)
+		}
+	}
 	return &out
 }
 

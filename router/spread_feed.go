@@ -258,6 +258,9 @@ func (w *feeding) flush(ctx context.Context) error {
 func (w *feeding) node(row [][]byte, key []int) (string, error) {
 	values := make([]exec.Value, len(key))
 	for i, k := range key {
+		if row[k] == nil && w.r.e.Feed.NullAtHome {
+			return w.r.m.Home, nil
+		}
 		v, err := w.s.clientKey(exec.Value{Data: row[k], Null: row[k] == nil}, &plan.Operand{})
 		if err != nil {
 			return "", err
