@@ -26,6 +26,8 @@ type Exchange struct {
 	Insert *InsertRows
 	// Feed is set for a write whose rows are computed first; there are no fragments of its own then.
 	Feed *Feed
+	// Same is set for EXPLAIN of a statement that all nodes run alike.
+	Same string
 	// Steps are set for a statement whose WITH clause writes: its parts in their order; there is nothing else then.
 	Steps []Step
 	// CopyEach is set when the fragment is a COPY TO STDOUT of its own: the nodes' data together are the answer.

@@ -390,6 +390,7 @@ func (s *session) ready() error {
 
 func (s *session) complete(tag string) {
 	if s.capture != nil {
+		s.capture.tag = tag
 		return
 	}
 	out := s.client.Out()

@@ -41,6 +41,7 @@ type spreadRun struct {
 	arguments
 	moved, limit int64 // bytes of rows that go from node to node
 	asked        []*nodeRows
+	below        []*spreadRun // the runs that are part of it
 	session      *session
 }
 
@@ -80,6 +81,11 @@ func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spre
 	if describe && st.class == analyze.Query {
 		s.client.Append(run.shape.rows)
 	}
+	return s.runWork(ctx, st, run)
+}
+
+// runWork does what the plan says, in a transaction unless one fragment only reads.
+func (s *session) runWork(ctx context.Context, st *plannedStatement, run *spreadRun) error {
 	if e := run.e; len(e.Steps) == 0 && e.Feed == nil && e.Insert == nil && e.Final == "" && !e.Fragments[0].Writes {
 		return s.work(ctx, st, run)
 	}
@@ -165,7 +171,7 @@ func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *ke
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
-	if len(e.Eval) > 0 {
+	if len(e.Eval) > 0 && !onlyShown(st, e) {
 		var values [][]byte
 		var types []uint32
 		if c := args.computed; c != nil && slices.Equal(c.exprs, e.Eval) {
@@ -182,6 +188,15 @@ func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *ke
 	return run, err
 }
 
+// onlyShown reports an INSERT of rows that EXPLAIN shows without running it: its keys, which may come from sequences, are not computed.
+func onlyShown(st *plannedStatement, e *plan.Exchange) bool {
+	if st.class != analyze.Explain || e.Insert == nil {
+		return false
+	}
+	analyzes, _, err := explainOptions(st.text)
+	return err == nil && !analyzes
+}
+
 // Value gives an operand of a pin its value.
 func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 	if o.Null {
@@ -190,6 +205,9 @@ func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 	at := o.Param
 	if o.Eval > 0 {
 		at = r.e.Params + o.Eval
+	}
+	if at > len(r.values) {
+		return exec.Value{}, pgwire.Errorf(pgwire.CodeFeatureNotSupported, "a value of this statement is known only while it runs")
 	}
 	if at == 0 {
 		return r.session.textKey([]byte(o.Text))

@@ -55,7 +55,7 @@ func (s *session) feed(ctx context.Context, st *plannedStatement, r *spreadRun) 
 	if err := home.conn.Exec(ctx, `CLOSE "shoal feed"`); err != nil {
 		return err
 	}
-	r.asked, r.moved = append(r.asked, inner.asked...), r.moved+inner.moved
+	r.below = append(r.below, inner)
 	s.complete(f.Tag + " " + itoa(int(w.total)))
 	return s.tidy(ctx, inner, home, false, extra == nil)
 }

@@ -16,6 +16,7 @@ type captured struct {
 	columns [][]byte
 	rows    int64
 	size    int
+	tag     string
 }
 
 // add takes a DataRow.
@@ -72,7 +73,7 @@ func (s *session) steps(ctx context.Context, st *plannedStatement, r *spreadRun)
 		if err != nil {
 			return err
 		}
-		r.asked, r.moved = append(r.asked, inner.asked...), r.moved+inner.moved
+		r.below = append(r.below, inner)
 		if last {
 			return nil
 		}
