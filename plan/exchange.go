@@ -220,8 +220,8 @@ func queryOf(n *pg.Node) *pg.Node {
 func (x *exchanger) plan() (*Exchange, error) {
 	p := x.p
 	p.exchanging = true
-	if currentOf(x.root) {
-		return nil, refuse("Fix the key, or find the row by its key.", "WHERE CURRENT OF over several nodes is not supported")
+	if currentOf(x.root) != "" {
+		return nil, refuse("Find the row by its key.", "WHERE CURRENT OF together with rows of other nodes is not supported")
 	}
 	x.inlineViews()
 	if p.callsKeyed(x.root) {
@@ -261,6 +261,9 @@ func (x *exchanger) plan() (*Exchange, error) {
 	p.touch(p.refs)
 	x.out.tables = p.plan.Tables
 	if x.out.Insert != nil || x.out.Feed != nil || x.out.Steps != nil {
+		if x.tree != x.root {
+			return nil, refuse("Run it as a statement of its own.", "a write that gives rows to several nodes, inside another statement, is not supported")
+		}
 		return x.out, nil
 	}
 	if len(x.out.Fragments) == 1 && x.out.Fragments[0].Name == "" {
@@ -379,18 +382,6 @@ func (x *exchanger) copyEach() error {
 	return nil
 }
 
-// currentOf reports WHERE CURRENT OF.
-func currentOf(n *pg.Node) bool {
-	found := false
-	analyze.Walk(n, func(m proto.Message) bool {
-		if _, ok := m.(*pg.CurrentOfExpr); ok {
-			found = true
-		}
-		return !found
-	})
-	return found
-}
-
 // hoist evaluates what would be different on each node once beforehand: now() and the like.
 func (x *exchanger) hoist() {
 	eachExpression(x.root.ProtoReflect(), func(n *pg.Node) bool {
@@ -497,6 +488,9 @@ func (e *Exchange) String() string {
 	}
 	if e.Insert != nil {
 		fmt.Fprintf(&b, "  %s, %d rows by %s %s\n", e.Insert.Before, len(e.Insert.Rows), e.Insert.Pin.Columns(), e.Insert.After)
+	}
+	if e.Same != "" {
+		fmt.Fprintf(&b, "  every node: %s\n", e.Same)
 	}
 	for i := range e.Steps {
 		b.WriteString(e.Steps[i].String())

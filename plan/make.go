@@ -288,7 +288,7 @@ func (p *planner) decide(n *pg.Node) {
 		p.fail(p.mixed(distributed, local))
 		return
 	}
-	if p.locksCopies() {
+	if p.locksCopies() || p.atCursor(n, distributed) {
 		return
 	}
 	p.pin(distributed)

@@ -216,7 +216,11 @@ func (p *planner) keySource(b *block, r *ref, at int, value *pg.Node) (keySource
 func (p *planner) insert(s *pg.InsertStmt, parent *block) *block {
 	b := &block{parent: parent}
 	p.with(b, s.WithClause)
+	refs, bodies := len(p.refs), len(p.bodies)
 	r := p.target(b, s.Relation)
+	if r.body != nil {
+		p.insertedView(r, refs, bodies)
+	}
 	source := s.SelectStmt.GetSelectStmt()
 	var body *block
 	if source != nil {

@@ -68,6 +68,7 @@ type session struct {
 	listening     bool
 	stopped       bool              // the last statement failed: the rest of its text is not run
 	cursors       map[string]string // node of each cursor that SQL declared
+	cursorsApart  map[string]bool   // cursors over several nodes: they read gathered rows on the home node
 	// searchPathUnknown is set when search_path went back to a default that the node must tell.
 	searchPathUnknown bool
 
