@@ -496,7 +496,7 @@ func (e *Exchange) String() string {
 		b.WriteString(e.Steps[i].String())
 	}
 	if f := e.Feed; f != nil {
-		fmt.Fprintf(&b, "  rows of %s\n", f.QueryText)
+		fmt.Fprintf(&b, "  rows of %s\n", Readable(f.QueryText))
 		for line := range strings.Lines(f.Query.String()) {
 			b.WriteString("    " + line)
 		}
@@ -507,7 +507,7 @@ func (e *Exchange) String() string {
 		if name == "" {
 			name = "answer"
 		}
-		fmt.Fprintf(&b, "  fragment %q: %s\n", name, f.Text)
+		fmt.Fprintf(&b, "  fragment %q: %s\n", name, Readable(f.Text))
 		for i := range f.Pins {
 			fmt.Fprintf(&b, "    where %s\n", f.Pins[i].String())
 		}
@@ -516,7 +516,7 @@ func (e *Exchange) String() string {
 		fmt.Fprintf(&b, "  %s\n", how)
 	}
 	if e.Final != "" {
-		fmt.Fprintf(&b, "  final %s\n", e.Final)
+		fmt.Fprintf(&b, "  final %s\n", Readable(e.Final))
 	}
 	return b.String()
 }

@@ -89,16 +89,6 @@ func (f *Feed) NeedsTypes() bool {
 	return strings.Contains(strings.Join(texts, " "), `"shoal row type `)
 }
 
-// shown is a text of a feed without the way in which the rows come, which only repeats their types.
-func shown(text string) string {
-	before, after, _ := strings.Cut(text, " AS MATERIALIZED (")
-	if _, rest, found := strings.Cut(after, ") u("); found && strings.HasPrefix(text, "WITH "+QuoteIdent(rowsName)) {
-		_, rest, _ = strings.Cut(rest, ")) ")
-		return before + " " + rest
-	}
-	return text
-}
-
 // Shown is what the nodes do with the rows, for EXPLAIN.
 func (f *Feed) Shown() []string {
 	var lines []string
@@ -119,13 +109,13 @@ func (f *Feed) writes() string {
 		fmt.Fprintf(&b, "  before: %s\n", f.Lock)
 	}
 	if f.Text != "" {
-		fmt.Fprintf(&b, "  %s: %s\n", where, shown(f.Text))
+		fmt.Fprintf(&b, "  %s: %s\n", where, Readable(f.Text))
 	}
 	for _, a := range f.Actions {
-		fmt.Fprintf(&b, "  %s, action %d: %s\n", where, a.Number, shown(a.Text))
+		fmt.Fprintf(&b, "  %s, action %d: %s\n", where, a.Number, Readable(a.Text))
 	}
 	if f.Move != nil {
-		fmt.Fprintf(&b, "  rows that leave: %s\n  rows that come: %s\n", shown(f.Move.Remove), shown(f.Move.Store))
+		fmt.Fprintf(&b, "  rows that leave: %s\n  rows that come: %s\n", Readable(f.Move.Remove), Readable(f.Move.Store))
 	}
 	return b.String()
 }

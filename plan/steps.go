@@ -37,6 +37,27 @@ func (s *Step) String() string {
 	return b.String()
 }
 
+// Readable is a text for people: rows that come as arrays are only named by their parameters.
+func Readable(text string) string {
+	const begin, end = " AS MATERIALIZED (SELECT u.c1::", ") u(c1"
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(text, begin)
+		body, rest, closed := strings.Cut(after, end)
+		_, rest, ended := strings.Cut(rest, "))")
+		if !found || !closed || !ended {
+			return b.String() + text
+		}
+		b.WriteString(before + " AS (")
+		for i, p := range strings.Split(body, "unnest($")[1:] {
+			number, _, _ := strings.Cut(p, "::")
+			b.WriteString(map[bool]string{true: "$", false: ", $"}[i == 0] + number)
+		}
+		b.WriteString(")")
+		text = rest
+	}
+}
+
 const (
 	givenType      = "shoal given type %d"
 	givenCollation = "shoal given collation %d"

@@ -109,7 +109,7 @@ func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *sp
 }
 
 func (s *session) explanation(ctx context.Context, r *spreadRun, e *plan.Exchange) (*explanation, error) {
-	ex := &explanation{Kind: "Exchange", Final: e.Final, of: e}
+	ex := &explanation{Kind: "Exchange", Final: plan.Readable(e.Final), of: e}
 	switch {
 	case e.Same != "":
 		ex.Kind, ex.Write = "Every", []string{"every node: " + e.Same}
@@ -140,7 +140,7 @@ func (s *session) explanation(ctx context.Context, r *spreadRun, e *plan.Exchang
 	default:
 		ex.FinalNode = r.m.Home
 		if e == r.e {
-			ex.Final = r.shape.final
+			ex.Final = plan.Readable(r.shape.final)
 		}
 	}
 	for i := range e.Fragments {
@@ -149,7 +149,7 @@ func (s *session) explanation(ctx context.Context, r *spreadRun, e *plan.Exchang
 		if err != nil && e == r.e {
 			return nil, err
 		}
-		shown := explainedFragment{Name: f.Name, SQL: f.Text}
+		shown := explainedFragment{Name: f.Name, SQL: plan.Readable(f.Text)}
 		for j := range f.Pins {
 			shown.Where = append(shown.Where, f.Pins[j].String())
 		}
