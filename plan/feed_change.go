@@ -30,7 +30,7 @@ func (f *feeder) identify(feed *Feed, r *ref) bool {
 				"this write to reference table %q is not supported: it has no primary key by which its rows are known on all nodes", r.table.Name))
 			return false
 		}
-		feed.Lock, feed.Whole = "LOCK TABLE "+QuoteIdent(r.table.Schema)+"."+QuoteIdent(r.table.Name)+" IN SHARE ROW EXCLUSIVE MODE", true
+		feed.Lock, feed.Whole = lockCopies(r.table), true
 	} else {
 		f.query.LockingClause = []*pg.Node{{Node: &pg.Node_LockingClause{LockingClause: &pg.LockingClause{
 			LockedRels: []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: r.alias, Inh: true, Relpersistence: "p"}}}},
@@ -42,6 +42,11 @@ func (f *feeder) identify(feed *Feed, r *ref) bool {
 	}
 	feed.Changed = f.addTyped(columnNode(r.alias, ctidName), "pg_catalog", "tid") + 1
 	return true
+}
+
+// lockCopies keeps other writers away from a reference table.
+func lockCopies(t *catalog.Table) string {
+	return "LOCK TABLE " + QuoteIdent(t.Schema) + "." + QuoteIdent(t.Name) + " IN SHARE ROW EXCLUSIVE MODE"
 }
 
 // uniqueKey are columns that no two rows have alike, and that are never NULL; nil when there are none.

@@ -51,6 +51,9 @@ func (x *exchanger) feedInsert(top *block, s *pg.InsertStmt, r *ref) bool {
 		f.query.FromClause = []*pg.Node{{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: store.SelectStmt, Alias: alias}}}}
 	}
 	feed := &Feed{Tag: "INSERT 0", Whole: s.GetOnConflictClause().GetAction() == pg.OnConflictAction_ONCONFLICT_UPDATE}
+	if feed.Whole && x.p.isReference(r) {
+		feed.Lock = lockCopies(r.table)
+	}
 	if !f.missing(feed, store, rows, r, names) || len(store.Cols) == 0 {
 		return false
 	}

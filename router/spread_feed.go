@@ -274,41 +274,55 @@ func (w *feeding) node(row [][]byte, key []int) (string, error) {
 	return shard.Node, nil
 }
 
-// run gives all nodes their portions at once and passes on what they return. The rows count when they are the answer's.
+// run gives nodes their portions and passes on what they return. The rows count when they are the answer's. The home node writes copies of
+// a row before the others do, so that writers queue up there.
 func (w *feeding) run(ctx context.Context, text string, list portions, counts bool) error {
-	s := w.s
 	text = w.r.e.Feed.Typed(text, w.types)
+	if !w.r.e.Feed.Everywhere || len(list) == 0 {
+		_, err := w.together(ctx, text, list, counts)
+		return err
+	}
+	first, err := w.together(ctx, text, list[:1], counts)
+	if err != nil {
+		return err
+	}
+	others, err := w.together(ctx, text, list[1:], false)
+	for i := range others {
+		if err == nil && others[i] != first[0] {
+			err = pgwire.Errorf("40001", "the copies of reference table %q differ between nodes: %s against %s", w.r.e.Feed.Pin.Table, first[0], others[i]).
+				WithHint("Another transaction may be about to end there: run the transaction again.")
+		}
+	}
+	return err
+}
+
+// together gives nodes their portions at once and returns their command tags. Only rows that count are passed on.
+func (w *feeding) together(ctx context.Context, text string, list portions, counts bool) (tags []string, err error) {
+	s := w.s
 	var asked []*nodeRows
 	for _, p := range list {
 		part, err := s.participant(ctx, p.node)
+		if err == nil {
+			part.wrote = true
+			err = w.send(part, text, p)
+		}
 		if err != nil {
 			s.abandon(asked)
-			return err
-		}
-		part.wrote = true
-		if err := w.send(part, text, p); err != nil {
-			s.abandon(asked)
-			return err
+			return nil, err
 		}
 		s.atNode(p.node)
 		asked = append(asked, &nodeRows{s: s, part: part})
 	}
-	for i, n := range asked {
-		copied := w.r.e.Feed.Everywhere && i > 0 // every node returns the same rows
-		if err := w.answered(n, copied); err != nil {
+	for _, n := range asked {
+		if err := w.answered(n, !counts); err != nil {
 			s.abandon(asked)
-			return err
+			return nil, err
 		}
-		if counts && !copied {
+		if tags = append(tags, n.tag); counts {
 			w.total += tagRows(n.tag)
 		}
-		if copied && n.tag != asked[0].tag {
-			s.abandon(asked)
-			return pgwire.Errorf("40001", "the copies of reference table %q differ between nodes: %s against %s", w.r.e.Feed.Pin.Table, asked[0].tag, n.tag).
-				WithHint("Another transaction may be about to end there: run the transaction again.")
-		}
 	}
-	return nil
+	return tags, nil
 }
 
 // send has a node write its portion.
@@ -330,8 +344,8 @@ func (w *feeding) send(part *participant, text string, p *portion) error {
 	return nil
 }
 
-// answered reads a node's answer and passes its rows on, unless another node has sent the same.
-func (w *feeding) answered(n *nodeRows, copied bool) error {
+// answered reads a node's answer and passes its rows on, unless they are not the client's.
+func (w *feeding) answered(n *nodeRows, silent bool) error {
 	for {
 		more, err := n.next()
 		if err != nil {
@@ -340,7 +354,7 @@ func (w *feeding) answered(n *nodeRows, copied bool) error {
 		if !more {
 			return nil
 		}
-		if copied {
+		if silent {
 			continue
 		}
 		if err := w.s.sendRow(n.row, 0); err != nil {
