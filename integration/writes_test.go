@@ -109,3 +109,24 @@ func TestCopiesUnderWriters(t *testing.T) {
 		expect(t, conn, fmt.Sprintf("20|%d|%d", total, total), "SELECT count(*), min(n), max(n) FROM rw_ref")
 	})
 }
+
+// Rows of two partitions may have the same place in them; only the one that is meant is written.
+func TestWritesToPartitions(t *testing.T) {
+	t.Parallel()
+	conn := client(t)
+	run(t, conn,
+		"CREATE TABLE pw_a (id bigint, part int, v int, PRIMARY KEY (id, part)) PARTITION BY LIST (part)",
+		"CREATE TABLE pw_a1 PARTITION OF pw_a FOR VALUES IN (1)", "CREATE TABLE pw_a2 PARTITION OF pw_a FOR VALUES IN (2)",
+		"CREATE TABLE pw_b (id bigint PRIMARY KEY, x bigint)",
+		"SELECT create_distributed_table('pw_a', 'id')", "SELECT create_distributed_table('pw_b', 'id', colocate_with => 'none')",
+		"INSERT INTO pw_a SELECT g, p, 0 FROM generate_series(1, 60) g, generate_series(1, 2) p ORDER BY p, g",
+		"INSERT INTO pw_b SELECT g + 1000, g FROM generate_series(1, 60) g")
+	run(t, conn, "UPDATE pw_a SET v = 1 FROM pw_b b WHERE b.x = pw_a.id AND pw_a.part = 1")
+	expect(t, conn, "1|60\n2|0", "SELECT part, sum(v) FROM pw_a GROUP BY part ORDER BY part")
+	run(t, conn, "DELETE FROM pw_a USING pw_b b WHERE b.x = pw_a.id AND pw_a.part = 2 AND b.x <= 20")
+	expect(t, conn, "1|60\n2|40", "SELECT part, count(*) FROM pw_a GROUP BY part ORDER BY part")
+	run(t, conn, "MERGE INTO pw_a a USING pw_b b ON b.x + 1 = a.id + 1 WHEN MATCHED AND a.part = 2 THEN UPDATE SET v = 2")
+	expect(t, conn, "1|60\n2|80", "SELECT part, sum(v) FROM pw_a GROUP BY part ORDER BY part")
+	run(t, conn, "UPDATE pw_a SET id = id + 5000 WHERE part = 1")
+	expect(t, conn, "1|60|60\n2|40|0", "SELECT part, count(*), count(*) FILTER (WHERE id > 5000) FROM pw_a GROUP BY part ORDER BY part")
+}

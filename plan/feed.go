@@ -37,8 +37,8 @@ type Feed struct {
 	Move *Move
 	// Actions are what MERGE does, in place of Text; the first column of a row is the number of its action, or 0.
 	Actions []Action
-	// Changed is the place of the column that says which row of the table is changed, counted from 1.
-	Changed int
+	// Changed are the places of the columns that say which row of the table is changed.
+	Changed []int
 }
 
 // Move is what happens to rows that an UPDATE gives a key of another node.
@@ -62,8 +62,11 @@ const (
 	rowsAlias = "shoal r"
 )
 
-// ctidName is how the query of a feed asks for the place of a row of the table that is written.
-const ctidName = "shoal ctid"
+// ctidName and tableoidName are how the query of a feed asks for the place of a row of the table that is written.
+const (
+	ctidName     = "shoal ctid"
+	tableoidName = "shoal tableoid"
+)
 
 // rowType stands for the type of a column of the rows that only the home node knows.
 func rowType(column int) string { return fmt.Sprintf("shoal row type %d", column+1) }

@@ -40,7 +40,15 @@ func (f *feeder) identify(feed *Feed, r *ref) bool {
 	for _, k := range keys {
 		feed.Key = append(feed.Key, f.add(columnNode(r.alias, r.table.Columns[k].Name), k))
 	}
-	feed.Changed = f.addTyped(columnNode(r.alias, ctidName), "pg_catalog", "tid") + 1
+	place := f.addTyped(columnNode(r.alias, ctidName), "pg_catalog", "tid")
+	if f.x.p.isReference(r) {
+		feed.Changed = feed.Key
+		return true
+	}
+	feed.Changed = []int{place}
+	if len(r.table.Children) > 0 { // places are those of one partition
+		feed.Changed = append(feed.Changed, f.addTyped(columnNode(r.alias, tableoidName), "pg_catalog", "oid"))
+	}
 	return true
 }
 
@@ -71,12 +79,16 @@ func uniqueKey(t *catalog.Table) []int {
 
 // here is the condition that finds a fed row on its node.
 func (x *exchanger) here(r *ref, feed *Feed) *pg.Node {
-	if !x.p.isReference(r) {
-		return operatorNode("=", columnNode(r.alias, "ctid"), columnNode(rowsAlias, fragmentColumn(feed.Changed-1)))
+	names := []string{"ctid", "tableoid"}[:min(2, len(feed.Changed))]
+	if x.p.isReference(r) {
+		names = nil
+		for _, k := range uniqueKey(r.table) {
+			names = append(names, r.table.Columns[k].Name)
+		}
 	}
 	var all []*pg.Node
-	for i, k := range uniqueKey(r.table) {
-		all = append(all, operatorNode("=", columnNode(r.alias, r.table.Columns[k].Name), columnNode(rowsAlias, fragmentColumn(feed.Key[i]))))
+	for i, name := range names {
+		all = append(all, operatorNode("=", columnNode(r.alias, name), columnNode(rowsAlias, fragmentColumn(feed.Changed[i]))))
 	}
 	if len(all) == 1 {
 		return all[0]
@@ -328,12 +340,10 @@ func (x *exchanger) move(f *feeder, feed *Feed, s *pg.UpdateStmt, r *ref, values
 			return nil, false
 		}
 	}
-	for _, n := range returning {
-		if readsRows(n) { // the stored row's RETURNING has no other rows beside it
-			x.p.fail(refuse("Return the table's own columns.",
-				"RETURNING of other tables' columns in an UPDATE of the key of distributed table %q is not supported", r.table.Name))
-			return nil, false
-		}
+	if slices.ContainsFunc(returning, readsRows) { // the stored row's RETURNING has no other rows beside it
+		x.p.fail(refuse("Return the table's own columns.",
+			"RETURNING of other tables' columns in an UPDATE of the key of distributed table %q is not supported", r.table.Name))
+		return nil, false
 	}
 	remove := &pg.DeleteStmt{Relation: s.Relation, UsingClause: []*pg.Node{rowsItem()}, WhereClause: x.here(r, feed)}
 	rows := plainSelect()

@@ -170,7 +170,7 @@ func (w *feeding) all(ctx context.Context, home *participant) error {
 func (w *feeding) place(row [][]byte) error {
 	f := w.r.e.Feed
 	at, key := 0, f.Key
-	changes := f.Changed > 0
+	changes := len(f.Changed) > 0
 	if len(f.Actions) > 0 {
 		number := int(atoi(row[0]))
 		if at = slices.IndexFunc(f.Actions, func(a plan.Action) bool { return a.Number == number }); at < 0 {
@@ -216,7 +216,10 @@ func (w *feeding) place(row [][]byte) error {
 // must not change a row twice.
 func (w *feeding) again(node string, row [][]byte) (bool, error) {
 	f := w.r.e.Feed
-	changed := node + " " + string(row[f.Changed-1])
+	changed := node
+	for _, at := range f.Changed {
+		changed += "\x00" + string(row[at])
+	}
 	if !w.seen[changed] {
 		w.seen[changed] = true
 		return false, nil
