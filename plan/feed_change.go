@@ -24,6 +24,12 @@ func (x *exchanger) changed(tag string, rv *pg.RangeVar, r *ref, with *pg.WithCl
 // identify adds what finds a row of the table again to the columns of the rows.
 func (f *feeder) identify(feed *Feed, r *ref) bool {
 	keys := f.x.p.placed(r.table).keys
+	if r.table.RowSecurity && (f.x.p.isReference(r) || feed.Tag != "UPDATE") {
+		// The rows are read first, under the policies for that; others may apply to the write.
+		f.x.p.fail(refuse("Fix the key, or join on it.",
+			"%s of table %q with row security, whose rows are found with those of other nodes, is not supported", feed.Tag, r.table.Name))
+		return false
+	}
 	if f.x.p.isReference(r) {
 		if keys = uniqueKey(r.table); keys == nil {
 			f.x.p.fail(refuse("Give the table a primary key.",

@@ -289,34 +289,13 @@ func (s *stepper) step(out []Step, q *part) []Step {
 		return out
 	}
 	step := Step{Name: "statement"}
-	node := q.node
 	if q.cte != nil {
 		step.Name = q.cte.name
 	}
-	items, ok := s.items(q.uses)
-	switch at := slices.Index(s.parts, q); {
-	case q.cte == nil:
-		node = withoutItems(q.node)
-	case at >= 0 && q.target == nil && s.with.Recursive: // it may name itself
-		all := plainSelect()
-		all.TargetList, all.FromClause = []*pg.Node{resTarget("", starNode())}, []*pg.Node{relationNode(q.cte.name)}
-		node = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: all}}
-		items = append(items, cloneNode(s.with.Ctes[at]))
-	default:
-		node = cloneNode(node)
-	}
-	items = slices.Concat(s.taken(node, items), items)
-	with := withClause(node)
-	for _, own := range with.Ctes {
-		ok = ok && !slices.ContainsFunc(items, func(n *pg.Node) bool { return n.GetCommonTableExpr().Ctename == own.GetCommonTableExpr().Ctename })
-	}
-	if with.Ctes = append(items, with.Ctes...); !ok {
+	node, ok := s.statement(q)
+	if !ok {
 		x.p.fail(refuse("Give WITH items different names.", "a WITH item that hides another one, beside writes in WITH over several nodes, is not supported"))
 		return out
-	}
-	with.Recursive = with.Recursive || s.with.Recursive
-	if len(with.Ctes) == 0 {
-		clearWith(node)
 	}
 	text, err := analyze.Deparse(node)
 	if err != nil {
@@ -341,6 +320,34 @@ func (s *stepper) step(out []Step, q *part) []Step {
 		s.param += len(q.names)
 	}
 	return append(out, step)
+}
+
+// statement is a part on its own, with the WITH items that it names.
+func (s *stepper) statement(q *part) (*pg.Node, bool) {
+	items, ok := s.items(q.uses)
+	var node *pg.Node
+	switch at := slices.Index(s.parts, q); {
+	case q.cte == nil:
+		node = withoutItems(q.node)
+	case at >= 0 && q.target == nil && s.with.Recursive: // it may name itself
+		all := plainSelect()
+		all.TargetList, all.FromClause = []*pg.Node{resTarget("", starNode())}, []*pg.Node{relationNode(q.cte.name)}
+		node = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: all}}
+		items = append(items, cloneNode(s.with.Ctes[at]))
+	default:
+		node = cloneNode(q.node)
+	}
+	items = slices.Concat(s.taken(node, items), items)
+	with := withClause(node)
+	for _, own := range with.Ctes {
+		ok = ok && !slices.ContainsFunc(items, func(n *pg.Node) bool { return n.GetCommonTableExpr().Ctename == own.GetCommonTableExpr().Ctename })
+	}
+	with.Ctes = append(items, with.Ctes...)
+	with.Recursive = with.Recursive || s.with.Recursive
+	if len(with.Ctes) == 0 {
+		clearWith(node)
+	}
+	return node, ok
 }
 
 func clearWith(n *pg.Node) {
