@@ -57,7 +57,10 @@ func (p *planner) insertedView(r *ref, refs, bodies int) {
 			at = index
 			own := base.Columns[index]
 			if own.Identity != 0 && own.Name != view.Name {
-				return
+				if own.Identity == 'a' {
+					return
+				}
+				own.Default, own.DefaultVolatile, own.Identity = identityDefault(base, &own), true, 0 // by the table's name for it
 			}
 			if view.Default != "" {
 				own.Default, own.DefaultVolatile, own.Identity = view.Default, view.DefaultVolatile, 0
