@@ -160,7 +160,7 @@ func (s *stepper) before(out []*part, r *ref, n *pg.Node) []*part {
 		locks = locks || is
 		return !locks
 	})
-	if locks || r.sampled || slices.ContainsFunc(systemColumns, func(name string) bool { return x.names[name] }) {
+	if locks || r.sample != nil || slices.ContainsFunc(systemColumns, func(name string) bool { return x.names[name] }) {
 		x.p.fail(refuse("Run its parts one by one.",
 			"locking or sampling rows of %q, or reading its system columns, beside writes in WITH over several nodes that change it, is not supported", r.alias))
 		return out
