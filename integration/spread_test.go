@@ -138,7 +138,7 @@ func TestExplainSpread(t *testing.T) {
 	for sql, parts := range map[string][]string{
 		"EXPLAIN SELECT id FROM sp_explain_a ORDER BY id LIMIT 3":           {"Scatter", "Node: ", "Merge: in order of hidden column 1, limit 3"},
 		"EXPLAIN ANALYZE SELECT grp, count(*) FROM sp_explain_a GROUP BY 1": {"Exchange  (actual rows=7, bytes moved=", "Fragment \"shoal 1\": SELECT grp AS c1, count(*) AS c2", "Final on "},
-		"EXPLAIN UPDATE sp_explain_a SET id = id + 1":                       {"Rows from", "Write on each node: "},
+		"EXPLAIN UPDATE sp_explain_a SET id = id + 1":                       {"Rows from", "Write, each node by sp_explain_a.id: "},
 	} {
 		text := ask(t, conn, sql)
 		for _, p := range parts {

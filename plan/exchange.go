@@ -29,6 +29,10 @@ type Exchange struct {
 	Insert *InsertRows
 	// Feed is set for a write whose rows are computed first; there are no fragments of its own then.
 	Feed *Feed
+	// Same is set for EXPLAIN of a statement that all nodes run alike.
+	Same string
+	// Steps are set for a statement whose WITH clause writes: its parts in their order; there is nothing else then.
+	Steps []Step
 	// CopyEach is set when the fragment is a COPY TO STDOUT of its own: the nodes' data together are the answer.
 	CopyEach bool
 	// CopyHeader is set when each node's data begin with a header line.
@@ -41,6 +45,8 @@ type Exchange struct {
 	Params int
 	// Gathered is the same query without rows that move between nodes, for when they cannot.
 	Gathered *Exchange
+	// tables are the OIDs of all tables that it touches.
+	tables []uint32
 }
 
 // Fragment is a piece of a query that runs on each node that has rows for it.
@@ -253,8 +259,8 @@ func queryOf(n *pg.Node) *pg.Node {
 func (x *exchanger) plan() (*Exchange, error) {
 	p := x.p
 	p.exchanging = true
-	if currentOf(x.root) {
-		return nil, refuse("Fix the key, or find the row by its key.", "WHERE CURRENT OF over several nodes is not supported")
+	if currentOf(x.root) != "" {
+		return nil, refuse("Find the row by its key.", "WHERE CURRENT OF together with rows of other nodes is not supported")
 	}
 	x.inlineViews()
 	if p.callsKeyed(x.root) {
@@ -291,7 +297,12 @@ func (x *exchanger) plan() (*Exchange, error) {
 		return nil, nil
 	}
 	x.out.Eval, x.out.Params = p.eval, p.maxParam
-	if x.out.Insert != nil || x.out.Feed != nil {
+	p.touch(p.refs)
+	x.out.tables = p.plan.Tables
+	if x.out.Insert != nil || x.out.Feed != nil || x.out.Steps != nil {
+		if x.tree != x.root {
+			return nil, refuse("Run it as a statement of its own.", "a write that gives rows to several nodes, inside another statement, is not supported")
+		}
 		return x.out, nil
 	}
 	if len(x.out.Fragments) == 1 && x.out.Fragments[0].Name == "" {
@@ -432,18 +443,6 @@ func (x *exchanger) copyEach() error {
 	return nil
 }
 
-// currentOf reports WHERE CURRENT OF.
-func currentOf(n *pg.Node) bool {
-	found := false
-	analyze.Walk(n, func(m proto.Message) bool {
-		if _, ok := m.(*pg.CurrentOfExpr); ok {
-			found = true
-		}
-		return !found
-	})
-	return found
-}
-
 // hoist evaluates what would be different on each node once beforehand: now() and the like.
 func (x *exchanger) hoist() {
 	eachExpression(x.root.ProtoReflect(), func(n *pg.Node) bool {
@@ -519,15 +518,18 @@ func (e *Exchange) String() string {
 	if e.Insert != nil {
 		fmt.Fprintf(&b, "  %s, %d rows by %s %s\n", e.Insert.Before, len(e.Insert.Rows), e.Insert.Pin.Columns(), e.Insert.After)
 	}
+	if e.Same != "" {
+		fmt.Fprintf(&b, "  every node: %s\n", e.Same)
+	}
+	for i := range e.Steps {
+		b.WriteString(e.Steps[i].String())
+	}
 	if f := e.Feed; f != nil {
-		fmt.Fprintf(&b, "  rows of %s\n", f.QueryText)
+		fmt.Fprintf(&b, "  rows of %s\n", Readable(f.QueryText))
 		for line := range strings.Lines(f.Query.String()) {
 			b.WriteString("    " + line)
 		}
-		fmt.Fprintf(&b, "  each node by %s: %s\n", f.Pin.Columns(), f.Text)
-		if f.Move != nil {
-			fmt.Fprintf(&b, "  rows that leave: %s\n  rows that come: %s\n", f.Move.Remove, f.Move.Store)
-		}
+		b.WriteString(f.writes())
 	}
 	for _, f := range e.Fragments {
 		name := f.Name
@@ -538,7 +540,7 @@ func (e *Exchange) String() string {
 		if f.Motion != nil {
 			where = " " + f.Motion.String()
 		}
-		fmt.Fprintf(&b, "  fragment %q%s: %s\n", name, where, f.Text)
+		fmt.Fprintf(&b, "  fragment %q%s: %s\n", name, where, Readable(f.Text))
 		for i := range f.Pins {
 			fmt.Fprintf(&b, "    where %s\n", f.Pins[i].String())
 		}
@@ -547,7 +549,7 @@ func (e *Exchange) String() string {
 		fmt.Fprintf(&b, "  %s\n", how)
 	}
 	if e.Final != "" {
-		fmt.Fprintf(&b, "  final %s\n", e.Final)
+		fmt.Fprintf(&b, "  final %s\n", Readable(e.Final))
 	}
 	return b.String()
 }

@@ -27,17 +27,18 @@ func (x *exchanger) write(top *block) {
 	r := p.targets[len(p.targets)-1]
 	if len(p.targets) > 1 || x.root.GetSelectStmt() != nil { // some of them stand in WITH
 		if !x.onlyDistributed() || !x.writesSpread(top) || !x.each(top, r) {
-			p.fail(refuse("Run its parts one by one.", "writes in WITH, over several nodes, whose parts need rows of other nodes are not supported yet"))
+			x.steps(top)
 		}
 		return
 	}
 	switch {
 	case r.table == nil && r.body == nil || r.table != nil && p.placed(r.table).placement == catalog.Local:
 		x.writeAtHome(top)
-	case r.table != nil && p.placed(r.table).placement == catalog.Reference && x.feedCopies(r):
 	case r.table != nil && p.placed(r.table).placement == catalog.Reference:
-		p.fail(refuse("Write constants, or read from reference tables only.",
-			"a write to reference table %q that reads rows of several nodes is not supported yet", r.table.Name))
+		if !x.feed(top, r) {
+			p.fail(refuse("Write constants, or compute the values first.",
+				"this form of a write to reference table %q is not supported yet", r.table.Name))
+		}
 	case x.each(top, r) || x.insertRows(r) || x.feed(top, r):
 	default:
 		p.fail(refuse("Join on the key, or read the rows first and write them one key at a time.",

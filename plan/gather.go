@@ -370,6 +370,9 @@ func (x *exchanger) gatherTable(b *block, r *ref, conds []scoped, at side, bases
 	}
 	if x.names[ctidName] && len(lockOf(b, r)) > 0 {
 		s.TargetList = append(s.TargetList, resTarget(ctidName, columnNode("ctid")))
+		if x.names[tableoidName] {
+			s.TargetList = append(s.TargetList, resTarget(tableoidName, columnNode("tableoid")))
+		}
 	}
 	if len(s.TargetList) == 0 {
 		s.TargetList = append(s.TargetList, resTarget("c1", &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}))

@@ -104,6 +104,9 @@ func planText(t *testing.T, cat *catalog.Catalog, m *keyspace.Map, d *datadriven
 	if res.Fixed {
 		text += "  for this text only\n"
 	}
+	if res.Plan.Kind == plan.Spread && len(res.Plan.Tables) == 0 {
+		text += "  touches no table: no fence would hold it back\n"
+	}
 	if d.Cmd == "nodes" {
 		text += whereTo(m, res.Plan, d.Input)
 	}

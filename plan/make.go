@@ -136,6 +136,13 @@ func (p *planner) overNodes(in Input, text string) (Result, error) {
 func SpreadOf(p *Plan, e *Exchange, epoch uint64) *Plan {
 	out := *p
 	out.Kind, out.Exchange, out.Pins, out.Rewrite, out.Epoch = Spread, e, nil, nil, epoch
+	// The plan for one node may have been given up before all tables were seen.
+	out.Tables = slices.Clone(p.Tables)
+	for _, oid := range e.tables {
+		if !slices.Contains(out.Tables, oid) {
+			out.Tables = append(out.Tables, oid)
+		}
+	}
 	return &out
 }
 
@@ -214,7 +221,7 @@ func (p *planner) explain(e *pg.ExplainStmt) {
 		return
 	}
 	creates := e.Query.GetCreateTableAsStmt() != nil || inner.GetSelectStmt().GetIntoClause() != nil
-	if creates && slices.ContainsFunc(e.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "analyze" }) {
+	if creates && analyzes(e) {
 		p.fail(refuse("Leave ANALYZE out.", "EXPLAIN ANALYZE of a statement that creates a table is not supported"))
 		return
 	}
@@ -223,9 +230,19 @@ func (p *planner) explain(e *pg.ExplainStmt) {
 		return
 	}
 	p.dml(inner)
-	if p.plan.Kind != Route || p.plan.Rewrite != nil {
-		p.fail(refuse("Give the key as a value.", "EXPLAIN of a statement whose values are computed beforehand is not supported"))
+	if p.err != nil || p.plan.Kind == Route && p.plan.Rewrite == nil {
+		return
 	}
+	if text, err := analyze.Deparse(inner); err == nil && p.plan.Kind == Every && !p.plan.Schema && !analyzes(e) {
+		p.plan.Kind, p.plan.Exchange, p.plan.Rewrite = Spread, &Exchange{Same: text}, nil
+		return
+	}
+	p.fail(refuseSeveral("Give the key as a value.", "EXPLAIN of a statement whose values are computed beforehand is not supported"))
+}
+
+// analyzes reports EXPLAIN ANALYZE.
+func analyzes(e *pg.ExplainStmt) bool {
+	return slices.ContainsFunc(e.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "analyze" })
 }
 
 // dml plans a query or a write.
@@ -273,7 +290,7 @@ func (p *planner) decide(n *pg.Node) {
 		p.fail(p.mixed(distributed, local))
 		return
 	}
-	if p.locksCopies() {
+	if p.locksCopies() || p.atCursor(n, distributed) {
 		return
 	}
 	p.pin(distributed)

@@ -43,10 +43,18 @@ func operatorNode(name string, l, r *pg.Node) *pg.Node {
 	return pg.MakeAExprNode(pg.A_Expr_Kind_AEXPR_OP, []*pg.Node{pg.MakeStrNode(name)}, l, r, -1)
 }
 
-// caseNode is CASE WHEN cond THEN yes ELSE no END.
-func caseNode(cond, yes, no *pg.Node) *pg.Node {
-	when := &pg.Node{Node: &pg.Node_CaseWhen{CaseWhen: &pg.CaseWhen{Expr: cond, Result: yes}}}
-	return &pg.Node{Node: &pg.Node_CaseExpr{CaseExpr: &pg.CaseExpr{Args: []*pg.Node{when}, Defresult: no}}}
+// caseNode is CASE WHEN cond THEN then ELSE otherwise END.
+func caseNode(cond, then, otherwise *pg.Node) *pg.Node {
+	return &pg.Node{Node: &pg.Node_CaseExpr{CaseExpr: &pg.CaseExpr{
+		Args:      []*pg.Node{{Node: &pg.Node_CaseWhen{CaseWhen: &pg.CaseWhen{Expr: cond, Result: then}}}},
+		Defresult: otherwise,
+	}}}
+}
+
+func nullNode() *pg.Node { return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}} }
+
+func trueNode() *pg.Node {
+	return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Boolval{Boolval: &pg.Boolean{Boolval: true}}}}}
 }
 
 func plainSelect() *pg.SelectStmt {

@@ -39,6 +39,8 @@ type Plan struct {
 	// Without pins a Route goes to the home node, or to any node when AnyNode is set.
 	Pins    []Pin
 	AnyNode bool
+	// Cursor is set for a Route to the node where a cursor is: WHERE CURRENT OF.
+	Cursor string
 
 	Writes bool
 	// Tables are the OIDs of the tables it touches: a fence on one of them holds it back.
@@ -126,6 +128,8 @@ func (p *Plan) String() string {
 	switch {
 	case p.Kind == Route && len(p.Pins) > 0:
 		b.WriteString(" by key")
+	case p.Kind == Route && p.Cursor != "":
+		b.WriteString(" to the node of cursor " + QuoteIdent(p.Cursor))
 	case p.Kind == Route && p.AnyNode:
 		b.WriteString(" to any node")
 	case p.Kind == Route:

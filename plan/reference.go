@@ -22,13 +22,13 @@ func (p *planner) everyNode(n *pg.Node, distributed, local []*ref) {
 		return
 	}
 	if n.GetSelectStmt() != nil || n.GetMergeStmt() != nil {
-		p.fail(refuse("Use INSERT, UPDATE or DELETE on its own.",
+		p.fail(refuseSeveral("Use INSERT, UPDATE or DELETE on its own.",
 			"MERGE into reference table %q, or a write to it inside WITH, is not supported yet", t.Name))
 		return
 	}
 	p.checkRoutines(true)
 	if hint, depends := p.orderDependent(n); depends {
-		p.fail(refuse(hint, "this write to reference table %q could differ between nodes", t.Name))
+		p.fail(refuseSeveral(hint, "this write to reference table %q could differ between nodes", t.Name))
 		return
 	}
 	p.addDefaults(n, t)
@@ -85,7 +85,7 @@ func (p *planner) setDefaults(n *pg.Node, t *catalog.Table) {
 			continue
 		}
 		if at := t.Column(set.Name); at >= 0 && p.defaultDiffers(&t.Columns[at]) {
-			p.fail(refuse("Give the value.", "the default of column %q of reference table %q is computed per node", set.Name, t.Name))
+			p.fail(refuseSeveral("Give the value.", "the default of column %q of reference table %q is computed per node", set.Name, t.Name))
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (p *planner) addDefaults(n *pg.Node, t *catalog.Table) {
 		at := slices.Index(names, c.Name)
 		if sel == nil || len(sel.ValuesLists) == 0 {
 			if at < 0 || sel == nil {
-				p.fail(refuse("Give all columns of the row.", "the default of column %q of reference table %q is computed per node", c.Name, t.Name))
+				p.fail(refuseSeveral("Give all columns of the row.", "the default of column %q of reference table %q is computed per node", c.Name, t.Name))
 			}
 			continue
 		}
@@ -187,7 +187,7 @@ func (p *planner) hoistBelow(root *pg.Node, table string, once bool) {
 			return true
 		}
 		if v == 'v' && !once || hasColumnOrSubquery(n) || hasParam(n) {
-			p.fail(refuse("Compute the value first and write it as a constant.",
+			p.fail(refuseSeveral("Compute the value first and write it as a constant.",
 				"a write to reference table %q uses a function that can answer differently on each node", table))
 			return false
 		}

@@ -308,7 +308,7 @@ func (x *exchanger) conditionFits(b *block, n *pg.Node, outer []side, own side) 
 
 func systemColumn(c *pg.ColumnRef) bool {
 	last := c.Fields[len(c.Fields)-1].GetString_().GetSval()
-	return slices.Contains(systemColumns, last)
+	return slices.Contains(systemColumns, last) || last == ctidName || last == tableoidName
 }
 
 func (x *exchanger) sublinkFits(b *block, sl *pg.SubLink, outer []side, own side) bool {

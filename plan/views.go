@@ -29,6 +29,60 @@ func (p *planner) viewTree(t *catalog.Table) *pg.Node {
 	}).(*pg.Node)
 }
 
+// insertedView lets an INSERT through a view be planned like one into the table behind it, by the names and defaults that the view gives to its
+// columns. The statement itself goes through the view, so that CHECK OPTION and privileges are PostgreSQL's business. refs and
+// bodies are how many there were before the view: its rows are not read.
+func (p *planner) insertedView(r *ref, refs, bodies int) {
+	below := r
+	for below.body != nil {
+		if len(below.body.refs) != 1 || below.view == nil || hasSublink(p.viewTree(below.view)) {
+			return
+		}
+		below = below.body.refs[0]
+	}
+	if below.table == nil || p.placed(below.table).placement != catalog.Distributed {
+		return
+	}
+	base := below.table
+	seen := *base
+	seen.Key = make([]int, len(p.placed(base).keys))
+	for i := range seen.Key {
+		seen.Key[i] = -1
+	}
+	seen.Columns = nil
+	for i := range r.width() {
+		view := r.view.Columns[i]
+		at := -1
+		if t, index := (column{r, i}).base(); t == base {
+			at = index
+			own := base.Columns[index]
+			if own.Identity != 0 && own.Name != view.Name {
+				if own.Identity == 'a' {
+					return
+				}
+				own.Default, own.DefaultVolatile, own.Identity = identityDefault(base, &own), true, 0 // by the table's name for it
+			}
+			if view.Default != "" {
+				own.Default, own.DefaultVolatile, own.Identity = view.Default, view.DefaultVolatile, 0
+			}
+			own.Name = view.Name
+			view = own
+		}
+		if k := slices.Index(p.placed(base).keys, at); k >= 0 && at >= 0 {
+			if seen.Key[k] >= 0 {
+				return // it is there twice
+			}
+			seen.Key[k] = i
+		}
+		seen.Columns = append(seen.Columns, view)
+	}
+	if slices.Contains(seen.Key, -1) || base.IsPartition {
+		return
+	}
+	p.refs, p.bodies = append(p.refs[:refs], r), p.bodies[:bodies]
+	r.table, r.body, r.view, r.aliases, r.unknown = &seen, nil, nil, nil, false
+}
+
 // viewMatters reports views whose body reaches tables that are not local.
 func (p *planner) viewMatters(t *catalog.Table) bool {
 	r := p.viewReach(t, 0)

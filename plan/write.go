@@ -192,9 +192,8 @@ func (p *planner) mergeInsert(b *block, r *ref, w *pg.MergeWhenClause) {
 		}
 		source, ok := p.keySource(b, r, at, value)
 		if !ok {
-			p.fail(refuse("Insert the key from a column of the source that is equal to it.",
+			p.fail(refuseSeveral("Insert the key from a column of the source that is equal to it.",
 				"MERGE inserts rows into distributed table %q whose key is not a plain column of its source", r.table.Name))
-			return
 		}
 		row.sources = append(row.sources, source)
 	}
@@ -217,7 +216,11 @@ func (p *planner) keySource(b *block, r *ref, at int, value *pg.Node) (keySource
 func (p *planner) insert(s *pg.InsertStmt, parent *block) *block {
 	b := &block{parent: parent}
 	p.with(b, s.WithClause)
+	refs, bodies := len(p.refs), len(p.bodies)
 	r := p.target(b, s.Relation)
+	if r.body != nil {
+		p.insertedView(r, refs, bodies)
+	}
 	source := s.SelectStmt.GetSelectStmt()
 	var body *block
 	if source != nil {

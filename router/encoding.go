@@ -260,7 +260,7 @@ func (s *session) readValues(ctx context.Context, values [][]byte) ([][]byte, er
 func (s *session) cutsSafely(e *plan.Exchange) error {
 	switch s.encodings.client {
 	case "SJIS", "SHIFT_JIS_2004", "BIG5", "GBK", "UHC", "GB18030", "JOHAB":
-		if (e.Final != "" || e.Feed != nil) && s.encodings.foreign {
+		if (e.Final != "" || e.Feed != nil || len(e.Steps) > 0) && s.encodings.foreign {
 			return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "a statement that moves rows between nodes is not supported in client encoding %s", s.encodings.client).
 				WithHint("SET client_encoding = 'UTF8' for it.")
 		}

@@ -302,9 +302,10 @@ func (s *session) noteCursor(st *plannedStatement, p *participant) {
 		return
 	}
 	if s.cursors == nil {
-		s.cursors = map[string]string{}
+		s.cursors, s.cursorsApart = map[string]string{}, map[string]bool{}
 	}
-	s.cursors[cursorName(stmts[0].Tree)] = p.node
+	name := cursorName(stmts[0].Tree)
+	s.cursors[name], s.cursorsApart[name] = p.node, st.plan.Kind == plan.Spread
 }
 
 // discard resets the session.

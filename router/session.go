@@ -28,10 +28,12 @@ import (
 // goroutines only cancel it or ask what it is doing.
 type session struct {
 	cursorTables int // temporary tables that cursors over several nodes have read
-	router       *Router
-	log          *slog.Logger
-	client       *pgwire.Stream
-	task         *ioloop.Task
+	// capture takes the rows and the tag of a part of a statement, which are not for the client.
+	capture *captured
+	router  *Router
+	log     *slog.Logger
+	client  *pgwire.Stream
+	task    *ioloop.Task
 
 	user, database string
 	creds          pool.Credentials
@@ -67,6 +69,7 @@ type session struct {
 	listening     bool
 	stopped       bool              // the last statement failed: the rest of its text is not run
 	cursors       map[string]string // node of each cursor that SQL declared
+	cursorsApart  map[string]bool   // cursors over several nodes: they read gathered rows on the home node
 	// searchPathUnknown is set when search_path went back to a default that the node must tell.
 	searchPathUnknown bool
 
@@ -385,6 +388,10 @@ func (s *session) ready() error {
 }
 
 func (s *session) complete(tag string) {
+	if s.capture != nil {
+		s.capture.tag = tag
+		return
+	}
 	out := s.client.Out()
 	*out = pgwire.AppendCommandComplete(*out, tag)
 }

@@ -240,6 +240,13 @@ func (s *session) route(ctx context.Context, p *plan.Plan, values exec.Values) (
 	if p.AnyNode && len(s.txn.parts) > 0 {
 		return s.txn.parts[0].node, false, nil
 	}
+	if p.Cursor != "" {
+		if s.cursorsApart[p.Cursor] {
+			return "", false, pgwire.Errorf(pgwire.CodeFeatureNotSupported, "WHERE CURRENT OF a cursor over several nodes is not supported").
+				WithHint("Fix the key in the cursor's query, or find the row by its key.")
+		}
+		return s.cursorNode(p.Cursor), false, nil
+	}
 	node, err = exec.Target(v.m, p, values, s)
 	if err != nil {
 		node, err = s.withoutKey(ctx, v, p, values, err)

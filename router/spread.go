@@ -42,6 +42,7 @@ type spreadRun struct {
 	arguments
 	moved, limit int64 // bytes of rows that go from node to node
 	asked        []*nodeRows
+	below        []*spreadRun // the runs that are part of it
 	session      *session
 	st           *plannedStatement
 	own          []uint32         // the types of the client's own parameters
@@ -83,7 +84,7 @@ func (s *session) ordersOtherwise(e *plan.Exchange) bool {
 
 // onlyReads reports a query that neither writes nor locks rows.
 func (r *spreadRun) onlyReads(st *plannedStatement) bool {
-	return !st.plan.Writes && r.e.Feed == nil && r.e.Insert == nil &&
+	return !st.plan.Writes && r.e.Feed == nil && r.e.Insert == nil && len(r.e.Steps) == 0 &&
 		!slices.ContainsFunc(r.e.Fragments, func(f plan.Fragment) bool { return f.Writes || f.Locks })
 }
 
@@ -98,23 +99,36 @@ func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spre
 	if describe && st.class == analyze.Query {
 		s.client.Append(run.shape.rows)
 	}
-	switch {
-	case run.e.Feed != nil:
-		return s.inTransaction(ctx, func() error { return s.feed(ctx, st, run) })
-	case run.e.Insert != nil:
-		return s.inTransaction(ctx, func() error { return s.insertRows(ctx, run) })
-	case run.e.Final == "" && run.e.Fragments[0].Writes:
-		return s.inTransaction(ctx, func() error { return s.merge(ctx, run) })
-	case run.e.Final == "":
-		return s.merge(ctx, run)
+	return s.runWork(ctx, st, run)
+}
+
+// runWork does what the plan says, in a transaction unless one fragment only reads.
+func (s *session) runWork(ctx context.Context, st *plannedStatement, run *spreadRun) error {
+	if e := run.e; len(e.Steps) == 0 && e.Feed == nil && e.Insert == nil && e.Final == "" && !e.Fragments[0].Writes {
+		return s.work(ctx, st, run)
 	}
-	if s.txn.mode == modeIdle && run.oncePerNode(st) && !run.shape.large.Load() {
+	if s.capture == nil && s.txn.mode == modeIdle && run.oncePerNode(st) && !run.shape.large.Load() {
 		done, err := s.lastStepAlone(ctx, st, run)
 		if done || err != nil {
 			return err
 		}
 	}
-	return s.inTransaction(ctx, func() error { return s.lastStep(ctx, st, run) })
+	return s.inTransaction(ctx, func() error { return s.work(ctx, st, run) })
+}
+
+// work does what the plan says.
+func (s *session) work(ctx context.Context, st *plannedStatement, run *spreadRun) error {
+	switch e := run.e; {
+	case len(e.Steps) > 0:
+		return s.steps(ctx, st, run)
+	case e.Feed != nil:
+		return s.feed(ctx, st, run)
+	case e.Insert != nil:
+		return s.insertRows(ctx, run)
+	case e.Final == "":
+		return s.merge(ctx, run)
+	}
+	return s.lastStep(ctx, st, run)
 }
 
 // planSpread plans a statement over several nodes again under the current map.
@@ -165,7 +179,7 @@ func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *ke
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
 	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
 	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
-	if len(e.Eval) > 0 {
+	if len(e.Eval) > 0 && !onlyShown(st, e) {
 		var values [][]byte
 		var types []uint32
 		if c := args.computed; c != nil && slices.Equal(c.exprs, e.Eval) {
@@ -182,6 +196,15 @@ func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *ke
 	return run, err
 }
 
+// onlyShown reports an INSERT of rows that EXPLAIN shows without running it: its keys, which may come from sequences, are not computed.
+func onlyShown(st *plannedStatement, e *plan.Exchange) bool {
+	if st.class != analyze.Explain || e.Insert == nil {
+		return false
+	}
+	analyzes, _, err := explainOptions(st.text)
+	return err == nil && !analyzes
+}
+
 // Value gives an operand of a pin its value.
 func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 	if o.Null {
@@ -190,6 +213,9 @@ func (r *spreadRun) Value(o *plan.Operand) (exec.Value, error) {
 	at := o.Param
 	if o.Eval > 0 {
 		at = r.e.Params + o.Eval
+	}
+	if at > len(r.values) {
+		return exec.Value{}, pgwire.Errorf(pgwire.CodeFeatureNotSupported, "a value of this statement is known only while it runs")
 	}
 	if at == 0 {
 		return r.session.textKey([]byte(o.Text))

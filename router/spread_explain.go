@@ -20,10 +20,18 @@ type explanation struct {
 	Final     string              `json:"Final,omitempty"`
 	FinalNode string              `json:"Final Node,omitempty"`
 	Rows      *explanation        `json:"Rows From,omitempty"`
-	Write     string              `json:"Write,omitempty"`
+	Write     []string            `json:"Write,omitempty"`
+	Steps     []explainedStep     `json:"Steps,omitempty"`
+	Tag       string              `json:"Command Tag,omitempty"`
 	Total     *float64            `json:"Execution Time,omitempty"`
 	Returned  *int64              `json:"Actual Rows,omitempty"`
 	Moved     *int64              `json:"Bytes Moved,omitempty"`
+	of        *plan.Exchange
+}
+
+type explainedStep struct {
+	Name string       `json:"Name"`
+	Plan *explanation `json:"Plan"`
 }
 
 type explainedFragment struct {
@@ -73,12 +81,12 @@ func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *sp
 	if err != nil {
 		return err
 	}
-	ex, err := s.explanation(r, r.e)
+	ex, err := s.explanation(ctx, r, r.e)
 	if err != nil {
 		return err
 	}
 	if analyzes {
-		if err := s.analyzeSpread(ctx, r, ex); err != nil {
+		if err := s.analyzeSpread(ctx, st, r, ex); err != nil {
 			return err
 		}
 	}
@@ -101,31 +109,48 @@ func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *sp
 	return nil
 }
 
-func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, error) {
-	ex := &explanation{Kind: "Exchange", Final: e.Final}
+func (s *session) explanation(ctx context.Context, r *spreadRun, e *plan.Exchange) (*explanation, error) {
+	ex := &explanation{Kind: "Exchange", Final: plan.Readable(e.Final), of: e}
 	switch {
+	case e.Same != "":
+		ex.Kind, ex.Write = "Every", []string{"every node: " + e.Same}
+		return ex, nil
+	case len(e.Steps) > 0:
+		ex.Kind = "Steps"
+		steps, err := s.stepsWithTypes(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		for i := range steps {
+			below, err := s.explanation(ctx, r, steps[i].Exchange)
+			if err != nil {
+				return nil, err
+			}
+			ex.Steps = append(ex.Steps, explainedStep{steps[i].Name, below})
+		}
+		return ex, nil
 	case e.Feed != nil:
-		below, err := s.explanation(r, e.Feed.Query)
-		ex.Rows, ex.Write = below, e.Feed.Text
+		below, err := s.explanation(ctx, r, e.Feed.Query)
+		ex.Rows, ex.Write = below, e.Feed.Shown()
 		return ex, err
 	case e.Insert != nil:
-		ex.Kind, ex.Write = "Scatter", e.Insert.Before+"..."+e.Insert.After
+		ex.Kind, ex.Write = "Scatter", []string{"each node by " + e.Insert.Pin.Columns() + ": " + e.Insert.Before + "..." + e.Insert.After}
 		return ex, nil
 	case e.Final == "":
 		ex.Kind, ex.Merge = "Scatter", e.Merge.String()
 	default:
 		ex.FinalNode = r.m.Home
 		if e == r.e {
-			ex.Final = r.shape.final
+			ex.Final = plan.Readable(r.shape.final)
 		}
 	}
 	for i := range e.Fragments {
 		f := &e.Fragments[i]
 		nodes, err := s.findNodes(r, f)
-		if err != nil {
+		if err != nil && e == r.e {
 			return nil, err
 		}
-		shown := explainedFragment{Name: f.Name, SQL: f.Text}
+		shown := explainedFragment{Name: f.Name, SQL: plan.Readable(f.Text)}
 		if f.Motion != nil {
 			shown.Moves = f.Motion.String()
 		}
@@ -140,41 +165,55 @@ func (s *session) explanation(r *spreadRun, e *plan.Exchange) (*explanation, err
 	return ex, nil
 }
 
-// analyzeSpread runs a query and notes what each node did.
-func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanation) error {
-	if r.e.Feed != nil || r.e.Insert != nil || len(r.e.Fragments) > 0 && r.e.Fragments[0].Writes {
-		return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "EXPLAIN ANALYZE of a write over several nodes is not supported").
-			WithHint("Leave ANALYZE out.")
-	}
+// analyzeSpread runs a statement, counts its rows in place of sending them, and notes what each node did.
+func (s *session) analyzeSpread(ctx context.Context, st *plannedStatement, r *spreadRun, ex *explanation) error {
+	counted := &captured{}
+	s.capture = counted
+	defer func() { s.capture = nil }()
 	started, was := time.Now(), r.e
-	rows := int64(0)
-	count := func(next func() ([]byte, error)) error {
-		for {
-			row, err := next()
-			if err != nil || row == nil {
-				return err
-			}
-			rows++
-		}
-	}
-	var err error
-	if r.e.Final == "" {
-		err = s.discardMerge(ctx, r, count)
-	} else {
-		err = s.inTransaction(ctx, func() error { return s.discardFinal(ctx, r, count) })
-	}
-	if err != nil {
+	if err := s.runWork(ctx, st, r); err != nil {
 		return err
 	}
 	if r.e != was { // rows could not move
-		gathered, err := s.explanation(r, r.e)
+		gathered, err := s.explanation(ctx, r, r.e)
 		if err != nil {
 			return err
 		}
 		*ex = *gathered
 	}
 	took := float64(time.Since(started).Microseconds()) / 1000
-	ex.Total, ex.Returned, ex.Moved = &took, &rows, &r.moved
+	moved := r.allMoved()
+	ex.Total, ex.Returned, ex.Moved = &took, &counted.rows, &moved
+	if st.plan.Writes {
+		ex.Tag = counted.tag
+	}
+	ex.note(r)
+	return nil
+}
+
+// allMoved is what the run and those inside it have moved.
+func (r *spreadRun) allMoved() int64 {
+	moved := r.moved
+	for _, b := range r.below {
+		moved += b.allMoved()
+	}
+	return moved
+}
+
+// note adds what nodes did in a run to the part of the plan that it ran.
+func (ex *explanation) note(r *spreadRun) {
+	for _, b := range r.below {
+		ex.note(b)
+	}
+	if ex.of != r.e {
+		if ex.Rows != nil {
+			ex.Rows.note(r)
+		}
+		for _, step := range ex.Steps {
+			step.Plan.note(r)
+		}
+		return
+	}
 	for _, n := range r.asked {
 		if n.fragment < 0 {
 			continue
@@ -187,62 +226,23 @@ func (s *session) analyzeSpread(ctx context.Context, r *spreadRun, ex *explanati
 			}
 		}
 	}
-	return nil
-}
-
-func (s *session) discardMerge(ctx context.Context, r *spreadRun, count func(func() ([]byte, error)) error) error {
-	nodes, err := s.nodesOf(r, 0)
-	if err != nil {
-		return err
-	}
-	asked, err := s.ask(ctx, r, 0, nodes, r.fragmentFormats(), true)
-	if err != nil {
-		return err
-	}
-	if err := count(newOrder(asked, r.e.Merge).next); err != nil {
-		s.abandon(asked)
-		return err
-	}
-	return nil
-}
-
-func (s *session) discardFinal(ctx context.Context, r *spreadRun, count func(func() ([]byte, error)) error) error {
-	final, extra, err := s.gather(ctx, r)
-	if err != nil {
-		return err
-	}
-	p, err := s.participant(ctx, r.m.Home)
-	if err != nil {
-		return err
-	}
-	s.appendFinal(r, p, "", final, extra)
-	out := p.conn.Stream.Out()
-	*out = pgwire.AppendSync(pgwire.AppendExecute(*out, "", 0))
-	if err := p.conn.Stream.Flush(); err != nil {
-		p.conn.Broken = true
-		return lostNode(p.node)
-	}
-	n := &nodeRows{s: s, part: p, fragment: -1}
-	err = count(func() ([]byte, error) {
-		more, err := n.next()
-		if err != nil || !more {
-			return nil, err
-		}
-		return n.row, nil
-	})
-	if err != nil {
-		return err
-	}
-	return s.tidy(ctx, r, p, false, extra == nil)
 }
 
 // lines is the plan for people.
 func (ex *explanation) lines(indent string) []string {
 	head := ex.Kind
 	if ex.Returned != nil {
-		head += fmt.Sprintf("  (actual rows=%d, bytes moved=%d, time=%.3f ms)", *ex.Returned, *ex.Moved, *ex.Total)
+		tag := ""
+		if ex.Tag != "" {
+			tag = ex.Tag + ", "
+		}
+		head += fmt.Sprintf("  (%sactual rows=%d, bytes moved=%d, time=%.3f ms)", tag, *ex.Returned, *ex.Moved, *ex.Total)
 	}
 	out := []string{indent + head}
+	for _, step := range ex.Steps {
+		out = append(out, indent+"  Step "+plan.QuoteIdent(step.Name))
+		out = append(out, step.Plan.lines(indent+"    ")...)
+	}
 	for _, f := range ex.Fragments {
 		name := "Fragment"
 		if f.Name != "" {
@@ -273,8 +273,8 @@ func (ex *explanation) lines(indent string) []string {
 		out = append(out, indent+"  Rows from")
 		out = append(out, ex.Rows.lines(indent+"    ")...)
 	}
-	if ex.Write != "" {
-		out = append(out, indent+"  Write on each node: "+ex.Write)
+	for _, w := range ex.Write {
+		out = append(out, indent+"  Write, "+w)
 	}
 	return out
 }

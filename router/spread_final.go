@@ -15,7 +15,7 @@ import (
 // oncePerNode reports a query that needs no transaction: each node reads once, and the last step reads nothing but what they
 // answered. In PostgreSQL each such part is a transaction of its own.
 func (r *spreadRun) oncePerNode(st *plannedStatement) bool {
-	return st.class == analyze.Query && !st.plan.Writes && len(r.e.Fragments) == 1 && !r.e.Fragments[0].Locks &&
+	return st.class == analyze.Query && !st.plan.Writes && r.e.Final != "" && len(r.e.Fragments) == 1 && !r.e.Fragments[0].Locks &&
 		!r.e.Fragments[0].Opaque && !r.e.FinalReads
 }
 
@@ -52,7 +52,9 @@ func (s *session) lastStep(ctx context.Context, st *plannedStatement, run *sprea
 		return err
 	}
 	p.wrote = p.wrote || st.plan.Writes
-	if st.class == analyze.Copy {
+	if s.capture != nil {
+		err = s.capturedFinal(ctx, run, p, final, extra)
+	} else if st.class == analyze.Copy {
 		err = s.finalText(ctx, run, p, final, extra)
 	} else {
 		err = s.final(ctx, run, p, final, extra)

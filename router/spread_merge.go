@@ -101,6 +101,9 @@ func (r *spreadRun) fragmentFormats() []int16 {
 
 // sendRow passes a row on, without its hidden columns.
 func (s *session) sendRow(row []byte, hidden int) error {
+	if s.capture != nil {
+		return s.capture.add(row, hidden)
+	}
 	out := s.client.Out()
 	if hidden == 0 {
 		*out = append(*out, row...)

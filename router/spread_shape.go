@@ -27,6 +27,10 @@ type spreadShape struct {
 	arrays    string // the final statement over array parameters
 	// large is set when the rows were too many for arrays once.
 	large atomic.Bool
+	// types are those of the columns of a feed's rows, once they were needed.
+	types atomic.Pointer[[]plan.ColumnType]
+	// steps are those of the plan, with types.
+	steps atomic.Pointer[[]plan.Step]
 }
 
 type fragmentShape struct {

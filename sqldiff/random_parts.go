@@ -188,7 +188,13 @@ func (w *writer) statement(depth int) string {
 	if w.chance(30) {
 		returning = " RETURNING t." + t.fields[0].name + ", t." + t.free.name
 	}
-	switch w.n(7) {
+	switch w.n(10) {
+	case 7, 8:
+		return w.writingCTE(t.source, t.free, value, depth)
+	case 9:
+		from, inner := w.from(nil, depth)
+		return "UPDATE " + t.name + " AS t SET " + t.free.name + " = " + value + " FROM " + from + " WHERE " + w.column(integer, self) + " = " + w.column(integer, inner) +
+			" AND " + w.condition(self, 0) + returning
 	case 0:
 		return "UPDATE " + t.name + " AS t SET " + t.free.name + " = " + value + " WHERE " + w.condition(self, depth) + returning
 	case 1:
@@ -205,6 +211,22 @@ func (w *writer) statement(depth int) string {
 			w.pick("", " WHEN MATCHED AND q.c1 > 10 THEN DELETE") + " WHEN MATCHED THEN UPDATE SET " + t.free.name + " = q.c2"
 	}
 	return "UPDATE customers AS t SET id = t.id + 100000 WHERE " + w.condition([]source{{"t", randomTables[0].fields}}, depth) + w.pick("", " RETURNING t.id")
+}
+
+// writingCTE writes a statement that reads what a write in its WITH clause returns, and may read the table that is written.
+func (w *writer) writingCTE(t source, free field, value string, depth int) string {
+	self := []source{{"t", t.fields}}
+	write := w.pick("DELETE FROM "+t.name+" AS t", "UPDATE "+t.name+" AS t SET "+free.name+" = "+value) + " WHERE " + w.condition(self, depth)
+	before := w.ctes
+	defer func() { w.ctes = before }()
+	name := w.alias()
+	first := t.fields[0]
+	w.ctes = append(slices.Clone(before), source{name, []field{{"c1", first.kind}, {"c2", free.kind}}})
+	with := "WITH " + name + " AS (" + write + " RETURNING t." + first.name + " AS c1, t." + free.name + " AS c2) "
+	if w.chance(30) {
+		return with + "INSERT INTO returns (customer_id, id) SELECT DISTINCT coalesce(q.c1, 0), coalesce(q.c2, 0) FROM (" + w.selection([]kind{integer, integer}, nil, depth) + ") AS q"
+	}
+	return with + w.selection(w.kinds(1+w.n(3)), nil, depth)
 }
 
 // perKey writes a query with one row for each value of its first column.

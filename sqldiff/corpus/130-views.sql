@@ -52,3 +52,30 @@ BEGIN;
 CREATE TEMPORARY VIEW tv AS SELECT id FROM customers WHERE vip;
 SELECT count(*) FROM tv;
 ROLLBACK;
+-- Writes through views.
+INSERT INTO big_orders VALUES (2, 9003, 'new', 250), (5, 9003, 'paid', 300), (8, 9003, 'lost', 5) RETURNING *;
+INSERT INTO big_orders (total, id, customer_id) SELECT 500, 9004, id FROM customers WHERE vip RETURNING customer_id, id, status;
+INSERT INTO big_orders (customer_id, id) VALUES (2, 1), (5, 9005) ON CONFLICT (customer_id, id) DO UPDATE SET status = 'paid', total = excluded.id;
+--@ error
+INSERT INTO customer_totals VALUES (1, 2);
+--@ error
+INSERT INTO big_orders (customer_id, id, status) VALUES (2, 9006, 'bad');
+BEGIN;
+CREATE VIEW picky AS SELECT id AS number, customer_id AS who, total FROM orders WHERE total < 50 WITH CHECK OPTION;
+INSERT INTO picky (who, number, total) VALUES (2, 9007, 40), (5, 9008, 30), (8, 9009, 20) RETURNING number;
+INSERT INTO picky SELECT id + 9100, id, 10 FROM customers RETURNING who;
+UPDATE picky SET total = total + 1 WHERE number > 9000;
+DELETE FROM picky WHERE who = 5 RETURNING number;
+SELECT count(*), sum(total) FROM orders WHERE id > 9000;
+ROLLBACK;
+--@ error
+BEGIN;
+CREATE VIEW picky AS SELECT * FROM orders WHERE total < 50 WITH CHECK OPTION;
+INSERT INTO picky (customer_id, id, total) VALUES (2, 9002, 40), (5, 9003, 60);
+ROLLBACK;
+BEGIN;
+CREATE VIEW named AS SELECT id, subject FROM tickets WHERE open;
+CREATE VIEW outer_named AS SELECT subject AS s, id AS n FROM named WHERE id > 0;
+INSERT INTO outer_named (s, n) VALUES ('one', 9201), ('two', 9202), ('three', 9203);
+SELECT subject, open FROM tickets WHERE id > 9200 ORDER BY id;
+ROLLBACK;

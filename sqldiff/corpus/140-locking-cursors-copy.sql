@@ -115,3 +115,19 @@ COPY returns FROM STDIN;
 COPY countries FROM STDIN;
 --@ data it\t77\tNew\t1\t100.00\t2020-01-01
 COPY staff FROM STDIN;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM orders WHERE customer_id = 5 FOR UPDATE;
+MOVE 1 FROM c;
+DELETE FROM orders WHERE CURRENT OF c;
+SELECT count(*) FROM orders WHERE customer_id = 5;
+ROLLBACK;
+--@ error
+BEGIN;
+UPDATE orders SET note = 'x' WHERE CURRENT OF nothing;
+ROLLBACK;
+--@ error
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM customers WHERE id = 5;
+MOVE 1 FROM c;
+UPDATE orders SET note = 'x' WHERE CURRENT OF c;
+ROLLBACK;

@@ -36,3 +36,26 @@ EXPLAIN CREATE TABLE made AS SELECT count(*) FROM orders;
 EXPLAIN (FORMAT YAML) SELECT 1;
 --@ error
 EXPLAIN SELECT * FROM nothing;
+-- With ANALYZE writes are done.
+--@ runs
+EXPLAIN (ANALYZE) UPDATE orders SET note = 'seen';
+--@ runs
+EXPLAIN (ANALYZE, FORMAT JSON) DELETE FROM tickets t USING customers c WHERE c.id = t.customer_id;
+--@ runs
+EXPLAIN (ANALYZE) INSERT INTO orders (customer_id, id) VALUES (2, 9000), (5, 9001), (8, 9002);
+--@ runs
+EXPLAIN (ANALYZE) INSERT INTO returns SELECT customer_id, id, 'x', 1 FROM orders;
+--@ runs
+EXPLAIN (ANALYZE) INSERT INTO countries VALUES ('zz', 'Zed');
+--@ runs
+EXPLAIN (ANALYZE) UPDATE countries SET population = (SELECT count(*) FROM customers);
+--@ runs
+EXPLAIN (ANALYZE) MERGE INTO tickets t USING customers c ON c.id = t.customer_id WHEN MATCHED THEN UPDATE SET subject = c.name;
+--@ runs
+EXPLAIN (ANALYZE) WITH d AS (DELETE FROM orders WHERE status = 'lost' RETURNING *) INSERT INTO audit (what, customer_id) SELECT 'lost', customer_id FROM d ORDER BY customer_id;
+--@ runs
+EXPLAIN WITH d AS (DELETE FROM orders WHERE status = 'lost' RETURNING *) SELECT count(*) FROM d;
+--@ runs
+EXPLAIN INSERT INTO tickets (subject) VALUES ('a'), ('b');
+--@ runs
+EXPLAIN UPDATE countries SET population = 0 WHERE code = 'de';

@@ -74,3 +74,14 @@ INSERT INTO countries VALUES ('de', 'Deutschland') ON CONFLICT (code) DO UPDATE 
 INSERT INTO customers (id, name) VALUES (600, 'a'), (600, 'b') ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.name;
 --@ error
 INSERT INTO customers (id, name) VALUES (2, 'dup') ON CONFLICT (name) DO NOTHING;
+-- Into reference tables.
+INSERT INTO countries (code, name, population) SELECT 'q' || id, name, (SELECT count(*) FROM orders) FROM customers WHERE id < 5 RETURNING code, population;
+INSERT INTO countries (code, name) VALUES ('r1', (SELECT max(name) FROM customers)), ('r2', 'x') RETURNING code;
+INSERT INTO countries (code, name) SELECT code, name || '!' FROM countries WHERE code IN ('de', 'fr') ON CONFLICT (code) DO UPDATE SET name = excluded.name, population = countries.population + 1;
+INSERT INTO products (id, name) SELECT id, name FROM customers ON CONFLICT (id) DO NOTHING;
+--@ error
+INSERT INTO countries (code, name) SELECT country, name FROM customers WHERE country IS NOT NULL ON CONFLICT (code) DO UPDATE SET name = excluded.name;
+--@ error
+INSERT INTO customers (id, name) SELECT customer_id, 'x' FROM orders ON CONFLICT (id) DO UPDATE SET name = excluded.name;
+INSERT INTO customers (id, name) SELECT DISTINCT customer_id, 'x' FROM events WHERE customer_id IS NOT NULL ON CONFLICT (id) DO UPDATE SET name = excluded.name || customers.name RETURNING id;
+INSERT INTO tickets (subject) VALUES ('v') RETURNING subject, (SELECT count(*) FROM tickets);

@@ -69,3 +69,21 @@ UPDATE audit SET amount = (SELECT sum(total) FROM orders o WHERE o.customer_id =
 UPDATE audit a SET what = c.name FROM customers c WHERE c.id = a.customer_id RETURNING a.id, a.what;
 UPDATE calendar SET holiday = 'busy' WHERE day IN (SELECT placed_at::date FROM orders);
 UPDATE ONLY orders SET note = 'only' WHERE id = 7;
+-- Several columns from one subquery.
+UPDATE customers SET (credit, referrer) = (SELECT sum(total), count(*) FROM orders o WHERE o.customer_id = customers.id);
+UPDATE customers c SET (credit, city) = (SELECT o.total, o.status FROM orders o WHERE o.note = c.name OR o.customer_id = c.id ORDER BY o.id, o.customer_id LIMIT 1) WHERE c.id < 20;
+UPDATE events e SET (value, customer_id) = (SELECT c.credit::float8, c.id FROM customers c WHERE c.id = e.seq), payload = NULL WHERE kind = 'click' RETURNING e.seq, e.customer_id;
+UPDATE tickets t SET (subject, customer_id) = (SELECT max(c.name), max(c.id) FROM customers c) FROM customers d WHERE d.id = t.customer_id;
+--@ error
+UPDATE tickets t SET (subject, customer_id) = (SELECT c.name, c.id FROM customers c WHERE c.id < 10);
+UPDATE products p SET (category, price) = (SELECT c.name, c.credit FROM customers c WHERE c.id = p.id) WHERE p.id < 5 RETURNING p.id;
+-- Columns of other tables in RETURNING.
+UPDATE tickets t SET open = false FROM customers c WHERE c.id = t.customer_id RETURNING t.id, c.name, c.credit, c.id + t.id AS s;
+UPDATE events e SET value = 1 FROM customers c WHERE c.id = e.customer_id AND c.vip RETURNING e.device, c.name || e.kind;
+UPDATE tickets t SET open = true FROM customers c WHERE c.id = t.customer_id AND t.id < 5 RETURNING *;
+UPDATE tickets t SET open = true FROM customers c WHERE c.id = t.customer_id AND t.id < 5 RETURNING c.*, t.subject;
+UPDATE tickets SET subject = 's' WHERE id < 5 RETURNING id, (SELECT count(*) FROM customers);
+UPDATE products p SET price = price + 1 FROM (SELECT product_id, max(price) AS top FROM items GROUP BY product_id) i WHERE i.product_id = p.id RETURNING p.id, p.price, i.top;
+UPDATE countries SET population = random() * 0;
+UPDATE countries k SET population = c.id FROM customers c WHERE c.country = k.code AND c.id = (SELECT min(id) FROM customers d WHERE d.country = c.country) RETURNING k.code, k.population, c.name;
+UPDATE products SET name = (SELECT name FROM customers ORDER BY id LIMIT 1) WHERE id < 3;

@@ -37,3 +37,8 @@ DELETE FROM audit WHERE customer_id IN (SELECT customer_id FROM orders);
 DELETE FROM orders WHERE random() >= 0;
 --@ error
 DELETE FROM orders WHERE id = 1 / 0;
+DELETE FROM tickets t USING customers c WHERE c.id = t.customer_id RETURNING t.id, c.name;
+DELETE FROM tickets t USING customers c WHERE c.id = t.customer_id AND t.id < 9 RETURNING *;
+DELETE FROM events e USING tickets t, customers c WHERE t.customer_id = e.customer_id AND c.id = t.customer_id RETURNING e.seq, c.id;
+DELETE FROM tickets WHERE id < 9 RETURNING id, (SELECT max(credit) FROM customers);
+DELETE FROM calendar WHERE day NOT IN (SELECT joined FROM customers WHERE joined IS NOT NULL);

@@ -15,3 +15,24 @@ MERGE INTO staff s USING customers c ON c.name = s.name AND c.id < 0 WHEN MATCHE
 MERGE INTO audit a USING (SELECT customer_id, max(total) AS m FROM orders GROUP BY 1) o ON o.customer_id = a.customer_id WHEN MATCHED THEN UPDATE SET amount = o.m WHEN NOT MATCHED AND o.m > 390 THEN INSERT (id, what, amount) VALUES (o.customer_id + 5000, 'max', o.m);
 --@ error
 MERGE INTO customers c USING (VALUES (2), (2)) v(id) ON c.id = v.id WHEN MATCHED THEN UPDATE SET name = 'twice';
+-- Not joined by the key: what is to be done is decided before it is done.
+MERGE INTO orders o USING (VALUES ('lost', 'gone'), ('paid', 'done')) v(status, note) ON v.status = o.status WHEN MATCHED THEN UPDATE SET note = v.note;
+MERGE INTO customers c USING (SELECT city, count(*) AS n FROM customers GROUP BY city) q ON q.city = c.city WHEN MATCHED AND q.n > 3 THEN DELETE WHEN MATCHED THEN UPDATE SET referrer = q.n;
+MERGE INTO tickets t USING (SELECT id, name FROM customers WHERE id = 5) c ON c.id = t.customer_id + 100000 WHEN NOT MATCHED THEN INSERT (subject, customer_id) VALUES (c.name, c.id + 100000);
+MERGE INTO events e USING products p ON p.id = e.seq AND e.kind = 'click' WHEN MATCHED AND p.price > 50 THEN DO NOTHING WHEN MATCHED THEN UPDATE SET value = p.price::float8 WHEN NOT MATCHED THEN INSERT (device, kind, seq) VALUES ('new', 'click', p.id + 90000);
+MERGE INTO countries k USING (SELECT DISTINCT country FROM customers) c ON c.country = k.code WHEN MATCHED THEN UPDATE SET population = (SELECT count(*) FROM customers d WHERE d.country = k.code);
+MERGE INTO products p USING (VALUES (1), (2), (900)) v(id) ON v.id = p.id WHEN MATCHED AND v.id = 1 THEN DO NOTHING WHEN MATCHED THEN UPDATE SET name = p.name || '?' WHEN NOT MATCHED THEN INSERT (id, name) VALUES (v.id, 'made');
+MERGE INTO calendar d USING (SELECT placed_at::date AS day, count(*) AS n FROM orders WHERE placed_at IS NOT NULL GROUP BY 1) o ON o.day = d.day WHEN MATCHED THEN UPDATE SET holiday = o.n::text WHEN NOT MATCHED THEN INSERT VALUES (o.day, 'new');
+MERGE INTO customers c USING countries k ON k.code = c.country WHEN MATCHED AND k.region = 'Europe' THEN UPDATE SET city = k.name;
+--@ error
+MERGE INTO orders o USING (VALUES ('lost'), ('lost')) v(status) ON v.status = o.status WHEN MATCHED THEN DELETE;
+--@ error
+MERGE INTO countries k USING customers c ON c.country = k.code WHEN MATCHED THEN UPDATE SET name = c.name;
+--@ error
+MERGE INTO tickets t USING (SELECT id FROM customers) c ON c.id = t.customer_id WHEN NOT MATCHED THEN INSERT (id, subject) VALUES (1, NULL);
+-- Rows of the source that have no key.
+MERGE INTO customers c USING (SELECT referrer, count(*) AS n FROM customers GROUP BY referrer) q ON q.referrer = c.id WHEN MATCHED THEN UPDATE SET referrer = q.n;
+MERGE INTO customers c USING (SELECT referrer, count(*) AS n FROM customers GROUP BY referrer) q ON q.referrer = c.id WHEN MATCHED THEN UPDATE SET referrer = q.n WHEN NOT MATCHED AND q.referrer IS NOT NULL THEN INSERT (id, name) VALUES (q.referrer, 'new');
+MERGE INTO events e USING (VALUES ('nowhere', NULL::int), ('click', 1)) v(kind, n) ON e.kind = v.kind WHEN MATCHED THEN UPDATE SET value = v.n;
+--@ error
+MERGE INTO customers c USING (SELECT referrer, count(*) AS n FROM customers GROUP BY referrer) q ON q.referrer = c.id WHEN NOT MATCHED THEN INSERT (id, name) VALUES (q.referrer, 'new');
