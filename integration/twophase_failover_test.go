@@ -46,8 +46,10 @@ func startHooked(t *testing.T, opts cluster.Options) *hooked {
 		}
 	}
 	c.Cluster = cluster.Start(t, opts)
-	access := control.NodeAccess{User: cluster.Superuser, Password: cluster.Password, Database: cluster.Superuser, SSLMode: "disable",
-		Timelines: topo.Timelines{Store: c.Store()}}
+	access := control.NodeAccess{
+		User: cluster.Superuser, Password: cluster.Password, Database: cluster.Superuser, SSLMode: "disable",
+		Timelines: topo.Timelines{Store: c.Store()},
+	}
 	var err error
 	if c.settler, err = twopc.NewSettler(twopc.SettlerConfig{Grace: time.Millisecond}, access.Connect); err != nil {
 		t.Fatal(err)

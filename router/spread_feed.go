@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/pgshoal/pgshoal/exec"
 	"github.com/pgshoal/pgshoal/keyspace"
@@ -216,12 +217,13 @@ func (w *feeding) place(row [][]byte) error {
 // must not change a row twice.
 func (w *feeding) again(node string, row [][]byte) (bool, error) {
 	f := w.r.e.Feed
-	changed := node
+	var changed strings.Builder
+	changed.WriteString(node)
 	for _, at := range f.Changed {
-		changed += "\x00" + string(row[at])
+		changed.WriteString("\x00" + string(row[at]))
 	}
-	if !w.seen[changed] {
-		w.seen[changed] = true
+	if !w.seen[changed.String()] {
+		w.seen[changed.String()] = true
 		return false, nil
 	}
 	if len(f.Actions) > 0 {
