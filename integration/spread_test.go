@@ -220,7 +220,7 @@ func TestMapChangesAlongside(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for i := range 12 {
+		for i := range 6 {
 			name := fmt.Sprint("sp_map_x", i)
 			for _, sql := range []string{"CREATE TABLE " + name + " (id bigint PRIMARY KEY)", "SELECT create_distributed_table('" + name + "', 'id')", "DROP TABLE " + name} {
 				if _, err := ddl.Exec(t.Context(), sql); err != nil {

@@ -116,7 +116,7 @@ func TestTransactionOnSeveralNodes(t *testing.T) {
 	})
 	t.Run("what the router refuses fails the transaction too", func(t *testing.T) {
 		run(t, conn, "BEGIN", take(a, 1))
-		fails(t, conn, "0A000", "SELECT * FROM txn_two TABLESAMPLE SYSTEM (50)")
+		fails(t, conn, "0A000", "SELECT ctid FROM txn_two")
 		fails(t, conn, "25P02", take(b, 1))
 		run(t, conn, "ROLLBACK")
 		fails(t, conn, "42P01", "SELECT * FROM txn_nothing")
@@ -193,7 +193,7 @@ func TestSeveralStatementsInOneQuery(t *testing.T) {
 	expect(t, conn, "90", "SELECT balance FROM txn_multi WHERE id = $1", a)
 	// What the router refused before must not reach into the next message.
 	fails(t, conn, "42P01", "DROP TABLE txn_nothing_there")
-	fails(t, conn, "0A000", "SELECT * FROM txn_multi TABLESAMPLE SYSTEM (50)")
+	fails(t, conn, "0A000", "SELECT ctid FROM txn_multi")
 	results, err = send(both + "; CREATE TABLE txn_multi_2 (a int); CREATE TABLE txn_multi_3 (a int)")
 	if err != nil || len(results) != 4 {
 		t.Errorf("4 statements had %d results: %v", len(results), err)
