@@ -17,14 +17,11 @@ import (
 
 // simple answers a Query message.
 func (s *session) simple(ctx context.Context, msg []byte) error {
-	raw, err := pgwire.QueryText(msg)
+	ctx, raw, err := s.beginQuery(ctx, msg)
 	if err != nil {
 		return err
 	}
-	s.stopped, s.replica = false, false
-	ctx = s.begin(ctx, raw, false)
 	defer s.finish()
-	s.txn.dropPortal(s)
 	entry, err := s.planRaw(ctx, raw)
 	if err != nil {
 		s.report(s.nodeError(ctx, s.text, err))
@@ -40,6 +37,18 @@ func (s *session) simple(ctx context.Context, msg []byte) error {
 		return s.simpleOne(ctx, entry, msg)
 	}
 	return s.simpleMany(ctx, entry, msg)
+}
+
+// beginQuery begins the answer to a Query message, whose text it returns; finish ends it.
+func (s *session) beginQuery(ctx context.Context, msg []byte) (context.Context, []byte, error) {
+	raw, err := pgwire.QueryText(msg)
+	if err != nil {
+		return ctx, nil, err
+	}
+	s.stopped, s.replica = false, false
+	ctx = s.begin(ctx, raw, false)
+	s.txn.dropPortal(s)
+	return ctx, raw, nil
 }
 
 // planRaw plans what the client sent in its encoding.

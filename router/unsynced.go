@@ -45,14 +45,11 @@ func (s *session) simpleQuery(ctx context.Context, msg []byte) error {
 
 // simpleJoined runs a Query message in the transaction of the batch that it ends.
 func (s *session) simpleJoined(ctx context.Context, msg []byte) error {
-	raw, err := pgwire.QueryText(msg)
+	ctx, raw, err := s.beginQuery(ctx, msg)
 	if err != nil {
 		return err
 	}
-	s.stopped, s.replica = false, false
-	ctx = s.begin(ctx, raw, false)
 	defer s.finish()
-	s.txn.dropPortal(s)
 	entry, err := s.planExact(ctx, raw)
 	switch {
 	case err != nil:
