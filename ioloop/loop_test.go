@@ -300,6 +300,13 @@ func BenchmarkRoundTrip(b *testing.B) {
 // A task that was taken for blocked and then lets others go first is not forgotten.
 func TestReplacedPollerPauses(t *testing.T) {
 	c, peer := pair(t, "tcp")
+	other, otherPeer := pair(t, "tcp")
+	served := make(chan struct{})
+	Go(func(task *Task) {
+		parked(other, task)
+		_, _ = other.Read(make([]byte, 1))
+		close(served)
+	})
 	done := make(chan int)
 	Go(func(task *Task) {
 		parked(c, task)
@@ -313,7 +320,10 @@ func TestReplacedPollerPauses(t *testing.T) {
 			}
 			total += n
 			if task.OnLoop() {
-				time.Sleep(3 * patience)
+				if _, err := otherPeer.Write([]byte("x")); err != nil {
+					t.Error(err)
+				}
+				<-served // with one poller, by the one that replaces this one
 			}
 		}
 		done <- total
