@@ -183,6 +183,7 @@ func (p *planner) statement(s *analyze.Statement) {
 			return
 		}
 		p.dml(s.Tree)
+		p.plan.Steady = p.steady(s.Tree)
 	case analyze.Explain:
 		p.explain(s.Tree.GetExplainStmt())
 	case analyze.Declare:

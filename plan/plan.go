@@ -66,6 +66,8 @@ type Plan struct {
 	Settings []SetConfig
 	// Hold says why the session must keep its server connection after this statement.
 	Hold string
+	// Steady is set when PostgreSQL can keep one plan for all values of the statement's parameters, see steady.
+	Steady bool
 	// Sequence is set when the statement reads currval or lastval of its session.
 	Sequence bool
 	// MayWrite is set when a function that the statement calls could write, though the statement reads.

@@ -36,6 +36,12 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 	if err := s.replan(ctx, st); err != nil {
 		return err
 	}
+	if got, want := e.bind.NumParams(), len(st.entry.params); got != want && routed(st.entry) {
+		if err := s.payOwed(ctx); err != nil {
+			return err
+		}
+		return pgwire.Errorf(pgwire.CodeProtocolViolation, "bind message supplies %d parameters, but prepared statement %q requires %d", got, st.name, want)
+	}
 	name := string(e.bind.Portal)
 	if name != "" && e.bound(name) != nil {
 		return pgwire.Errorf("42P03", "cursor %q already exists", name)
@@ -269,13 +275,14 @@ func (s *session) parseOn(p *participant, st *prepared) string {
 	e := &s.extended
 	out := p.conn.Stream.Out()
 	server := ""
-	if st.name != "" {
+	// When answers are awaited, the ParseComplete has to come from the node: it belongs between them.
+	if owed := e.owed == st; !(owed && e.awaited > 0) && s.keeps(st) {
 		known := false
 		if server, known = p.conn.Statements.Name(st.entry.id); known {
-			if e.owed == st {
+			if owed {
 				e.owed = nil
-				// Nothing is awaited before it: Parse was the last message, and it flushed.
-				s.client.Append(pgwire.AppendParseComplete(nil))
+				told := s.client.Out()
+				*told = pgwire.AppendParseComplete(*told)
 			}
 			return server
 		}
@@ -294,6 +301,22 @@ func (s *session) parseOn(p *participant, st *prepared) string {
 	e.owed = nil
 	return server
 }
+
+// keeps reports a statement that stays on server connections: one that the client has named, or whose text comes again and
+// again without a name, which PostgreSQL would parse and plan each time, when its plan cannot depend on the values.
+func (s *session) keeps(st *prepared) bool {
+	if st.name != "" {
+		return true
+	}
+	pl := st.entry.statements[0].plan
+	if pl == nil || !pl.Steady || s.schemaChanged {
+		return false
+	}
+	return st.entry.uses.Load() >= keptUses || st.entry.uses.Add(1) >= keptUses
+}
+
+// keptUses is how often a text comes before it is kept.
+const keptUses = 5
 
 // segmentOn makes the node's participant the one that collects messages. When another one has
 // collected before, its answers are relayed first; without a transaction block the two nodes'

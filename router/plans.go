@@ -13,7 +13,7 @@ import (
 	"github.com/pgshoal/pgshoal/sqltext"
 )
 
-// planned is a text that was parsed and planned once. It is immutable.
+// planned is a text that was parsed and planned once. It is immutable but for its uses.
 type planned struct {
 	epoch      uint64
 	statements []plannedStatement
@@ -23,7 +23,8 @@ type planned struct {
 	described []byte
 	// oidParams and oidRows are set when parameters or columns can have OIDs in the binary format of their values.
 	oidParams, oidRows bool
-	id                 uint64 // names the text among the prepared statements of server connections
+	id                 uint64        // names the text among the prepared statements of server connections
+	uses               atomic.Uint32 // as a statement without a name, until it is kept
 }
 
 // plannedStatement is one statement of a text.
