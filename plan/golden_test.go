@@ -30,6 +30,7 @@ import (
 //	plan [params=(oid, ...)] [path=(schema, ...)] [temp=(name, ...)] [alone]: the plan of one statement;
 //	    alone is a cluster of one node
 //	exchange [sizes=(table:rows, ...)]: the plan of a query over several nodes, with rows that move when sizes are known
+//	steady: for each line, whether PostgreSQL can keep one plan of the statement for all values
 //	nodes: the plan of a statement without parameters, and the shards that each of its pins leads to
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -51,6 +52,9 @@ func TestGolden(t *testing.T) {
 				own.exec(t, d.Input)
 				cat = own.load(t)
 				return "ok\n"
+			}
+			if d.Cmd == "steady" {
+				return steadyText(cat, m, d.Input)
 			}
 			return planText(t, cat, m, d)
 		})
@@ -111,6 +115,19 @@ func planText(t *testing.T, cat *catalog.Catalog, m *keyspace.Map, d *datadriven
 		text += whereTo(m, res.Plan, d.Input)
 	}
 	return text
+}
+
+func steadyText(cat *catalog.Catalog, m *keyspace.Map, lines string) string {
+	var b strings.Builder
+	for sql := range strings.Lines(lines) {
+		res, err := makePlan(cat, m, sql, request{path: []string{"public"}, temp: []string{"temporary"}})
+		if err != nil {
+			fmt.Fprintf(&b, "error: %v\n", err)
+			continue
+		}
+		fmt.Fprintln(&b, res.Plan.Steady)
+	}
+	return b.String()
 }
 
 // whereTo says what each pin of a plan comes to with the literals of a text.
