@@ -21,7 +21,7 @@ import (
 type SplitRequest struct {
 	At    []string `json:"at,omitempty"` // values of the first key columns, as FormatBound shows them
 	Parts int      `json:"parts,omitempty"`
-	By    string   `json:"by,omitempty"` // size
+	By    string   `json:"by,omitempty"` // size or load
 	Dry   bool     `json:"dry_run,omitempty"`
 }
 
@@ -115,20 +115,22 @@ func (c *Controller) SplitShard(ctx context.Context, id uint32, req SplitRequest
 	}
 	switch {
 	case ways > 1:
-		return nil, badRequest("", "a shard is split at a value, into parts, or by size: give one of them")
-	case req.By == "load":
-		return nil, badRequest("Split it by size, or at a value.", "the load of keys is not measured, so a shard cannot be split by load")
-	case req.By != "" && req.By != "size":
-		return nil, badRequest("", "a shard can be split by size, not by %q", req.By)
+		return nil, badRequest("", "a shard is split at a value, into parts, or by size or load: give one of them")
+	case req.By != "" && req.By != "size" && req.By != "load":
+		return nil, badRequest("", "a shard can be split by size or load, not by %q", req.By)
 	case ways == 0:
 		req.Parts = 2
 	}
 	var median []byte
-	if req.By == "size" {
-		var err error
-		if median, err = c.medianPoint(ctx, id); err != nil {
-			return nil, err
-		}
+	var err error
+	switch req.By {
+	case "size":
+		median, err = c.medianPoint(ctx, id)
+	case "load":
+		median, err = c.medianLoad(ctx, id)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return c.editMap(ctx, req.Dry, func(m *keyspace.Map) (*keyspace.Map, error) {
 		switch {
@@ -265,11 +267,8 @@ func (c *Controller) medianPoint(ctx context.Context, id uint32) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(points, bytes.Compare)
-	for i := len(points) / 2; i < len(points); i++ { // a bound has rows on both sides
-		if bytes.Compare(points[i], points[0]) > 0 {
-			return points[i], nil
-		}
+	if middle := keyspace.Halve(points); middle != nil {
+		return middle, nil
 	}
 	return nil, conflict("A key is never split; move it to a shard of its own with pgshoal shard isolate.",
 		"%d sampled rows of shard %d have no two keys", len(points), id)

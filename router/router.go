@@ -115,6 +115,7 @@ type Router struct {
 	sequenceUsers sequenceUsers
 	clients       clients
 	directory     directory
+	load          load
 
 	listener  net.Listener
 	ready     chan struct{}

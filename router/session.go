@@ -35,6 +35,8 @@ type session struct {
 	client  *pgwire.Stream
 	task    *ioloop.Task
 
+	unsampled int // so many statements are led to a node before the key of the next one is sampled
+
 	user, database string
 	creds          pool.Credentials
 	pid, secret    uint32
@@ -195,6 +197,7 @@ func (s *session) start(ctx context.Context, c *pgwire.Client, lv *live) error {
 	var random [4]byte
 	_, _ = rand.Read(random[:])
 	s.secret = binary.BigEndian.Uint32(random[:])
+	s.unsampled = int(s.secret % (2*sampleEvery - 1))
 	s.router.clients.add(s, uint32(s.router.member.Load().Member().Number))
 	if err := s.greet(ctx, c); err != nil {
 		s.router.clients.remove(s)

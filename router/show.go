@@ -44,6 +44,7 @@ func textColumns(names []string) []pgwire.Column {
 var shoalColumns = map[string][]string{
 	"shoal.epoch":     {"epoch"},
 	"shoal.functions": {"schema", "name", "arguments", "key", "distribution"},
+	"shoal.load":      {"shard", "distribution", "node", "sampled", "statements_per_second", "median", "point"},
 	"shoal.nodes":     {"name", "id", "state", "home", "region", "weight", "addresses", "shards"},
 	"shoal.regions":   {"distribution", "region", "values", "is_default", "nodes"},
 	"shoal.shards":    {"id", "distribution", "low", "high", "node", "region"},
@@ -56,7 +57,7 @@ func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]b
 	columns, ok := shoalColumns[name]
 	if !ok {
 		return nil, nil, pgwire.Errorf("42704", "unrecognized configuration parameter %q", name).
-			WithHint("There are shoal.functions, shoal.nodes, shoal.regions, shoal.shards, shoal.tables, shoal.transactions and shoal.epoch.")
+			WithHint("There are shoal.functions, shoal.load, shoal.nodes, shoal.regions, shoal.shards, shoal.tables, shoal.transactions and shoal.epoch.")
 	}
 	v := s.router.view.Load()
 	var rows [][][]byte
@@ -68,6 +69,8 @@ func (s *session) shoalView(ctx context.Context, name string) ([]string, [][][]b
 			rows = append(rows, row(n.Name, itoa(n.ID), string(n.State), strconv.FormatBool(n.Name == v.m.Home), n.Region,
 				strconv.FormatFloat(n.Weight, 'g', -1, 64), strings.Join(n.Addresses, ","), itoa(v.m.ShardsOf(n.Name))))
 		}
+	case "shoal.load":
+		rows = s.router.loadRows(v.m, s.database)
 	case "shoal.shards":
 		rows = shardRows(v.m, s.database)
 	case "shoal.transactions":

@@ -259,8 +259,10 @@ func (s *session) route(ctx context.Context, p *plan.Plan, values exec.Values) (
 	node, err = exec.Target(v.m, p, values, s)
 	if err != nil {
 		node, err = s.withoutKey(ctx, v, p, values, err)
+		return node, false, err
 	}
-	return node, false, err
+	s.sampleLoad(v.m, p, values)
+	return node, false, nil
 }
 
 func errAborted() *pgwire.Error {

@@ -24,6 +24,7 @@ import (
 //	crash PART    kill -9 of a part: a node's name, router, controller, etcd or supervisor
 //	await HEALTH  wait until status says so; with a number, until there are as many routers and controllers
 //	query SQL     run SQL through a router; its result becomes stdout
+//	repeat N SQL  run SQL N times in one session, with a number from 1 to 30 in it
 func TestClusterScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts clusters")
@@ -41,7 +42,7 @@ func TestClusterScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"crash": crashPart, "await": awaitHealth, "query": queryRouter,
+			"crash": crashPart, "await": awaitHealth, "query": queryRouter, "repeat": repeatQuery,
 		},
 	})
 }
@@ -108,14 +109,9 @@ func queryRouter(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: query SQL")
 	}
-	routers := clusterStatus(ts).Routers
-	if len(routers) == 0 {
-		ts.Fatalf("no router runs")
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, routers[0].DSN)
-	ts.Check(err)
+	conn := connectRouter(ctx, ts)
 	defer func() { _ = conn.Close(ctx) }()
 	rows, err := conn.Query(ctx, args[0], pgx.QueryExecModeSimpleProtocol)
 	ts.Check(err)
@@ -126,4 +122,30 @@ func queryRouter(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	_, err = fmt.Fprintln(ts.Stdout(), strings.Join(lines, "\n"))
 	ts.Check(err)
+}
+
+func connectRouter(ctx context.Context, ts *testscript.TestScript) *pgx.Conn {
+	routers := clusterStatus(ts).Routers
+	if len(routers) == 0 {
+		ts.Fatalf("no router runs")
+	}
+	conn, err := pgx.Connect(ctx, routers[0].DSN)
+	ts.Check(err)
+	return conn
+}
+
+func repeatQuery(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: repeat N SQL")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := connectRouter(ctx, ts)
+	defer func() { _ = conn.Close(ctx) }()
+	for i := range n {
+		_, err := conn.Exec(ctx, fmt.Sprintf(args[1], i%30+1), pgx.QueryExecModeSimpleProtocol)
+		ts.Check(err)
+	}
 }

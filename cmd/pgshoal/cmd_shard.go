@@ -51,11 +51,12 @@ func newShardSplitCommand(env *environment) *cobra.Command {
 	var api apiOptions
 	var req control.SplitRequest
 	cmd := &cobra.Command{
-		Use:   "split ID [--at VALUE | --parts N | --by size]",
+		Use:   "split ID [--at VALUE | --parts N | --by size|load]",
 		Short: "Cut a shard in two or more, on its node",
 		Long: "Only the map changes: rows stay where they are. --at is a bound as pgshoal shard list shows it, given once for each\n" +
 			"column of the key that it fixes: a value of a range, a region, a signed hash. --by size looks at rows of the shard and\n" +
-			"cuts it in their middle. Without an option a shard of hashes is cut in two equal parts.",
+			"cuts it in their middle; --by load does so with the keys that statements were about, which routers sample (SHOW shoal.load).\n" +
+			"Without an option a shard of hashes is cut in two equal parts.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := shardID(args[0]); err != nil {
@@ -67,7 +68,7 @@ func newShardSplitCommand(env *environment) *cobra.Command {
 	api.addFlags(cmd)
 	cmd.Flags().StringArrayVar(&req.At, "at", nil, "`value` where the new shard begins; once for each key column")
 	cmd.Flags().IntVar(&req.Parts, "parts", 0, "cut into `n` equal parts")
-	cmd.Flags().StringVar(&req.By, "by", "", "cut where the shard's rows have their middle: `size`")
+	cmd.Flags().StringVar(&req.By, "by", "", "cut where the shard's rows, or the statements about its keys, have their middle: `size or load`")
 	cmd.Flags().BoolVar(&req.Dry, "dry-run", false, "only show what it would make")
 	cmd.MarkFlagsMutuallyExclusive("at", "parts", "by")
 	return cmd
