@@ -105,7 +105,7 @@ func TestLeastLoaded(t *testing.T) {
 
 func BenchmarkDirectoryCache(b *testing.B) {
 	_, d := testDirectory(b, 32, 1)
-	for _, size := range []int{1000, cachedEntries} {
+	for _, size := range []int{1000, cachedEntries / 8, cachedEntries} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			var c directoryCache
 			c.init(2 * size)
