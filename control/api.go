@@ -53,6 +53,7 @@ func (c *Controller) Handler(metrics http.Handler) http.Handler {
 	mux.Handle("POST /api/v1/shards/{id}/split", c.change(http.StatusOK, c.postSplit))
 	mux.Handle("POST /api/v1/shards/merge", c.change(http.StatusOK, c.postMerge))
 	mux.Handle("POST /api/v1/shards/isolate", c.change(http.StatusOK, c.postIsolate))
+	mux.Handle("POST /api/v1/regions", c.change(http.StatusOK, c.postRegion))
 	mux.Handle("GET /api/v1/schema/diff", c.read(func(r *http.Request, t *term) (any, error) {
 		return c.schemaDiff(r.Context(), t.follower.Map(), r.FormValue("database"))
 	}))

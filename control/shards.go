@@ -161,29 +161,38 @@ func (c *Controller) MergeShards(ctx context.Context, req MergeRequest) (*Shards
 
 // Isolate gives a key a shard of its own.
 func (c *Controller) Isolate(ctx context.Context, req IsolateRequest) (*ShardsChanged, error) {
-	if req.Database == "" {
-		req.Database = c.cfg.Access.Database
-	}
-	m, err := topo.LoadMap(ctx, c.store)
+	m, d, err := c.distributed(ctx, req.Database, req.Table)
 	if err != nil {
 		return nil, err
-	}
-	id, err := c.distributionOf(ctx, m, req.Database, req.Table)
-	if err != nil {
-		return nil, err
-	}
-	d := m.Distribution(id)
-	if d == nil {
-		return nil, conflict("Try again.", "distribution %d is not in the map", id)
 	}
 	prefix, err := c.keyPrefix(ctx, m, d, req.Key)
 	if err != nil {
 		return nil, err
 	}
 	return c.editMap(ctx, req.Dry, func(m *keyspace.Map) (*keyspace.Map, error) {
-		next, _, err := m.Isolate(id, prefix)
+		next, _, err := m.Isolate(d.ID, prefix)
 		return next, err
 	})
+}
+
+// distributed is the distribution of a table, and the map that has it.
+func (c *Controller) distributed(ctx context.Context, database, table string) (*keyspace.Map, *keyspace.Distribution, error) {
+	if database == "" {
+		database = c.cfg.Access.Database
+	}
+	m, err := topo.LoadMap(ctx, c.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := c.distributionOf(ctx, m, database, table)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := m.Distribution(id)
+	if d == nil {
+		return nil, nil, conflict("Try again.", "distribution %d is not in the map", id)
+	}
+	return m, d, nil
 }
 
 // keyPrefix is what the points of a key begin with: values of all key columns, or of those of the first dimensions.
@@ -236,7 +245,7 @@ func (c *Controller) canonical(ctx context.Context, m *keyspace.Map, database st
 	defer conn.Close(context.WithoutCancel(ctx))
 	for i := range values {
 		var text string
-		sql := "SELECT " + exec.CanonicalSQL(types[i], "$1::text::"+types[i].String())
+		sql := "SELECT " + exec.CanonicalSQL(types[i], "$1::text::"+types[i].SQL())
 		if err := conn.QueryRow(ctx, sql, string(values[i].Data)).Scan(&text); err != nil {
 			return err
 		}

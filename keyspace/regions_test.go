@@ -174,3 +174,37 @@ func TestIsolatedKeysHaveOneShard(t *testing.T) {
 	_, _, err = m.Isolate(d.ID, nil)
 	wantError(t, err, "at least one component")
 }
+
+func TestAddToRegion(t *testing.T) {
+	s := newStrategy("list", 2, []keyspace.Type{keyspace.Text, keyspace.Int8}, list(0, ""), dimension(keyspace.Hash, 1))
+	m, d := create(t, regionNodes(t), s)
+	m = must(m.AddToRegion(d.ID, "us", []string{"mx", "br"}))(t)
+	if got := m.Distribution(d.ID); len(got.Shards) != len(d.Shards) {
+		t.Errorf("%d shards, want %d", len(got.Shards), len(d.Shards))
+	}
+	point := func(value string) []byte {
+		t.Helper()
+		d := m.Distribution(d.ID)
+		b, err := d.AppendComponent(nil, &d.Components()[0], []keyspace.Type{keyspace.Text}, []keyspace.Value{{Data: []byte(value), From: keyspace.Text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if got := m.Distribution(d.ID).Region(m.Distribution(d.ID).Find(point("mx"))); got != "us" {
+		t.Errorf("mx is in %q", got)
+	}
+	wantError(t, second(m.AddToRegion(d.ID, "eu", []string{"mx"})), `"mx" in regions "us" and "eu"`)
+	wantError(t, second(m.AddToRegion(d.ID, "moon", []string{"x"})), `no active node is in region "moon"`)
+	wantError(t, second(m.AddToRegion(d.ID, "eu", nil)), "no value is given")
+	wantError(t, second(m.AddToRegion(d.ID+1, "eu", []string{"x"})), "not found")
+	m = must(m.AddNode(keyspace.Node{Name: "moon0", Addresses: []string{"moon0:1"}, Region: "moon", Weight: 1, State: keyspace.NodeActive}))(t)
+	m = must(m.AddToRegion(d.ID, "moon", []string{"luna"}))(t)
+	at := m.Distribution(d.ID).Find(point("luna"))
+	if got := m.Distribution(d.ID); at != len(got.Shards)-1 || got.Region(at) != "moon" || got.Shards[at].Node != "moon0" {
+		t.Errorf("luna is in shard %d of %d, of region %q on %s", at, len(got.Shards), got.Region(at), got.Shards[at].Node)
+	}
+	s = newStrategy("list", 2, []keyspace.Type{keyspace.Text, keyspace.Int8}, list(0, "eu"), dimension(keyspace.Hash, 1))
+	m, d = create(t, regionNodes(t), s)
+	wantError(t, second(m.AddToRegion(d.ID, "us", []string{"mx"})), "would have to move")
+}

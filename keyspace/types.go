@@ -85,6 +85,14 @@ func (t Type) String() string {
 	return typeFacts[t].name
 }
 
+// SQL returns the canonical type as a cast is written: without a length, because character alone would mean one character.
+func (t Type) SQL() string {
+	if t.Canonical() == Bpchar {
+		return "pg_catalog.bpchar"
+	}
+	return t.Canonical().String()
+}
+
 // Canonical returns the type that stands for all types whose equal values have equal hashes. Tables whose
 // key columns have one canonical type can be co-located.
 func (t Type) Canonical() Type {

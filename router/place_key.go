@@ -211,7 +211,7 @@ func (p *placement) splitPoints(ctx context.Context, s *distributeSpec, key *key
 			element = fmt.Sprintf("a[i][%d]", i+1)
 		}
 		t := key.Types[columns[i]]
-		fields[i] = exec.CanonicalSQL(t, element+"::"+typeSQL(t))
+		fields[i] = exec.CanonicalSQL(t, element+"::"+t.SQL())
 	}
 	rows, err := p.home.Query(ctx, "SELECT "+strings.Join(fields, ", ")+" FROM (SELECT "+array+" AS a) AS s, pg_catalog.generate_subscripts(a, 1) AS i ORDER BY i")
 	if err != nil {

@@ -145,7 +145,7 @@ func (p *placement) canonical(ctx context.Context, t keyspace.Type, values []str
 	for i, v := range values {
 		literals[i] = plan.QuoteLiteral(v)
 	}
-	rows, err := p.home.Query(ctx, "SELECT "+exec.CanonicalSQL(t.Canonical(), "v::"+typeSQL(t))+" FROM pg_catalog.unnest(ARRAY["+
+	rows, err := p.home.Query(ctx, "SELECT "+exec.CanonicalSQL(t.Canonical(), "v::"+t.SQL())+" FROM pg_catalog.unnest(ARRAY["+
 		strings.Join(literals, ", ")+"]::pg_catalog.text[]) WITH ORDINALITY AS u(v, n) ORDER BY n")
 	if err != nil {
 		return nil, err
@@ -155,12 +155,4 @@ func (p *placement) canonical(ctx context.Context, t keyspace.Type, values []str
 		out[i] = string(r[0])
 	}
 	return out, nil
-}
-
-// typeSQL is a key type without a length: character alone would mean one character.
-func typeSQL(t keyspace.Type) string {
-	if t.Canonical() == keyspace.Bpchar {
-		return "pg_catalog.bpchar"
-	}
-	return t.Canonical().String()
 }

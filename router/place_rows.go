@@ -72,7 +72,7 @@ func (p *placement) checkKeys(ctx context.Context, key *tableKey) error {
 	var listed []string
 	for _, r := range list.Regions {
 		for _, v := range r.Values {
-			listed = append(listed, plan.QuoteLiteral(v)+"::"+typeSQL(key.types[list.Columns[0]]))
+			listed = append(listed, plan.QuoteLiteral(v)+"::"+key.types[list.Columns[0]].SQL())
 		}
 	}
 	column := &p.table.Columns[key.columns[list.Columns[0]]]

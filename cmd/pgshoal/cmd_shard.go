@@ -146,6 +146,10 @@ func (o *apiOptions) editShards(ctx context.Context, env *environment, path stri
 	default:
 		fmt.Fprintf(env.stdout, "done with epoch %d:\n", changed.Epoch)
 	}
+	if len(changed.Shards) == 0 {
+		_, err = fmt.Fprintln(env.stdout, "all shards stay as they are")
+		return err
+	}
 	w := tabwriter.NewWriter(env.stdout, 0, 0, 2, ' ', 0)
 	printShards(w, changed.Shards)
 	return w.Flush()

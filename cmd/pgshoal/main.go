@@ -62,7 +62,7 @@ func newRootCommand(env *environment) *cobra.Command {
 		newUpCommand(env), newDownCommand(env), newStatusCommand(env),
 		newRouterCommand(env), newControllerCommand(env), newEtcdCommand(env),
 		newConfigCommand(env),
-		newNodeCommand(env), newTableCommand(env), newShardCommand(env), newDirectoryCommand(env), newSchemaCommand(env), newVerifyCommand(env),
+		newNodeCommand(env), newTableCommand(env), newShardCommand(env), newRegionCommand(env), newDirectoryCommand(env), newSchemaCommand(env), newVerifyCommand(env),
 		newTxCommand(env),
 		newSimulateCommand(env),
 	)
