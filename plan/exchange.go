@@ -151,6 +151,12 @@ func MakeExchange(in Input, text string) (*Exchange, error) {
 	return makeExchange(in, text, true)
 }
 
+// OneRead reports a query that asks each node once, and has nothing else to do before.
+func (e *Exchange) OneRead() bool {
+	return len(e.Fragments) == 1 && len(e.Steps) == 0 && len(e.Eval) == 0 && e.Feed == nil && e.Insert == nil && e.Gathered == nil &&
+		e.Same == "" && !e.CopyEach && !e.FinalReads && !e.Fragments[0].Writes
+}
+
 // writes reports a fragment that changes or locks rows.
 func (e *Exchange) writes() bool {
 	return slices.ContainsFunc(e.Fragments, func(f Fragment) bool { return f.Writes || f.Locks })

@@ -94,7 +94,6 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 
 // simpleSpread runs a statement that turned out to need several nodes.
 func (s *session) simpleSpread(ctx context.Context, st *plannedStatement) error {
-	s.task.Detach()
 	s.count(plan.Spread, "")
 	if err := s.spread(ctx, st, arguments{}, true); err != nil {
 		if err = s.failed(ctx, err); err != nil {

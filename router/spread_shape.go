@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,19 +50,39 @@ type openNodes struct {
 	nodes []string
 }
 
-// shapeCache keeps shapes beside an immutable plan.
+// shapeCache keeps shapes beside an immutable plan. They are read without the lock, which is held while a node is asked.
 type shapeCache struct {
 	mu sync.Mutex
 	// instead is the plan of a statement that was planned for one node and led to several.
-	instead *plannedStatement
-	shapes  map[*plan.Exchange]*spreadShape
+	instead atomic.Pointer[plannedStatement]
+	shapes  atomic.Pointer[map[*plan.Exchange]*spreadShape] // never changed, but replaced
+}
+
+func (c *shapeCache) shape(e *plan.Exchange) *spreadShape {
+	if shapes := c.shapes.Load(); shapes != nil {
+		return (*shapes)[e]
+	}
+	return nil
+}
+
+// add keeps one more shape. c.mu is held.
+func (c *shapeCache) add(e *plan.Exchange, shape *spreadShape) {
+	more := map[*plan.Exchange]*spreadShape{e: shape}
+	if shapes := c.shapes.Load(); shapes != nil {
+		maps.Copy(more, *shapes)
+	}
+	c.shapes.Store(&more)
 }
 
 // shapeOf describes the statement and its fragments on the home node, which has the schema of all.
 func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exchange, types, own []uint32) (*spreadShape, error) {
+	if shape := st.spread.shape(e); shape != nil {
+		return shape, nil
+	}
+	s.task.Detach()
 	st.spread.mu.Lock()
 	defer st.spread.mu.Unlock()
-	if shape := st.spread.shapes[e]; shape != nil {
+	if shape := st.spread.shape(e); shape != nil {
 		return shape, nil
 	}
 	conn, done, err := s.homeConnection(ctx)
@@ -120,28 +141,23 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		shape.finalID = s.router.plans.lastID.Add(1)
 		shape.final, shape.arrays = e.WithTypes(e.Final, names), e.WithTypes(e.FinalArrays, names)
 	}
-	if st.spread.shapes == nil {
-		st.spread.shapes = map[*plan.Exchange]*spreadShape{}
-	}
-	st.spread.shapes[e] = shape
+	st.spread.add(e, shape)
 	return shape, nil
 }
 
 // severalNodes plans a statement again whose values turned out to lead to several nodes. Text is the
 // statement's own: a plan for any literals has the text it was first made for.
 func (s *session) severalNodes(ctx context.Context, st *plannedStatement, text string, params []uint32, cause error) (*plannedStatement, error) {
-	s.task.Detach()
 	var several *exec.SeveralNodes
 	if !errors.As(cause, &several) {
 		return nil, cause
 	}
 	if st.spread != nil && text == st.text {
-		st.spread.mu.Lock()
-		defer st.spread.mu.Unlock()
-		if st.spread.instead != nil && st.spread.instead.plan.Epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
-			return st.spread.instead, nil
+		if instead := st.spread.instead.Load(); instead != nil && instead.plan.Epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
+			return instead, nil
 		}
 	}
+	s.task.Detach()
 	stmts, err := analyze.Parse(text)
 	if err != nil || len(stmts) != 1 {
 		return nil, cause
@@ -158,7 +174,7 @@ func (s *session) severalNodes(ctx context.Context, st *plannedStatement, text s
 	}
 	instead := &plannedStatement{class: st.class, text: text, spread: &shapeCache{}, plan: plan.SpreadOf(st.plan, e, v.m.Epoch)}
 	if st.spread != nil && text == st.text && !s.schemaChanged {
-		st.spread.instead = instead
+		st.spread.instead.Store(instead)
 	}
 	return instead, nil
 }
