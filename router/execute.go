@@ -36,7 +36,7 @@ func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte
 func (s *session) current(ctx context.Context, entry *planned, i int) (*plannedStatement, error) {
 	st := &entry.statements[i]
 	v := s.router.view.Load()
-	if st.plan == nil && st.err == nil || !s.schemaChanged && entry.epoch == v.m.Epoch || s.txn.failed {
+	if st.lifted || st.plan == nil && st.err == nil || !s.schemaChanged && entry.epoch == v.m.Epoch || s.txn.failed {
 		return st, nil
 	}
 	stmts, err := analyze.Parse(st.text)

@@ -78,7 +78,7 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 		if err == nil {
 			return s.forward(ctx, st, node, msg)
 		}
-		if st, err = s.severalNodes(ctx, st, string(s.text), nil, err); err == nil {
+		if st, err = s.severalLiterals(ctx, st, err); err == nil {
 			return s.simpleSpread(ctx, st)
 		}
 		if err = s.failed(ctx, err); err != nil {

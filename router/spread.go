@@ -55,6 +55,9 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 	if !s.staysOnLoop(st) {
 		s.task.Detach()
 	}
+	if st.lifted {
+		args = s.lifted
+	}
 	run, err := s.beginSpread(ctx, st, s.exchangeOf(st), args)
 	for errors.Is(err, errOtherEpoch) { // the map has changed since it was planned
 		if st, err = s.planSpread(ctx, st, args.types); err != nil {
@@ -67,9 +70,14 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 	}
 	work := func() error { return s.runSpread(ctx, st, run, describe) }
 	if s.readsAtomically() && run.onlyReads(st) {
-		return s.atomically(ctx, run, work)
+		err = s.atomically(ctx, run, work)
+	} else {
+		err = work()
 	}
-	return work()
+	if st.lifted && err != nil {
+		return s.literalError(ctx, err)
+	}
+	return err
 }
 
 // exchangeOf is the plan that this session can use: the bytes of texts have the order of the server's only in its own encoding.
@@ -110,6 +118,9 @@ func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spre
 func (s *session) runWork(ctx context.Context, st *plannedStatement, run *spreadRun) error {
 	if e := run.e; len(e.Steps) == 0 && e.Feed == nil && e.Insert == nil && e.Final == "" && !e.Fragments[0].Writes {
 		return s.parked(run, func() error { return s.work(ctx, st, run) })
+	}
+	if run.combines(st) {
+		return s.parked(run, func() error { return s.combine(ctx, run) })
 	}
 	if s.capture == nil && s.txn.mode == modeIdle && run.oncePerNode(st) && !run.shape.large.Load() {
 		done := false
@@ -369,9 +380,11 @@ func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results 
 		types = append(types, make([]uint32, len(values)-len(types))...)
 	}
 	conn := rows.part.conn
-	name, known := conn.Statements.Name(id)
+	name, known := "", r.st.lifted
 	out := conn.Stream.Out()
-	if !known {
+	if known { // a plan for any values would not be what the client's literals get
+		*out = pgwire.AppendParse(*out, "", conn.Wire(text), rows.part.typesAt(types))
+	} else if name, known = conn.Statements.Name(id); !known {
 		name, _ = parseNamed(conn, id, text, rows.part.typesAt(types))
 		rows.id = id
 	}

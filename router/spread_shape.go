@@ -20,8 +20,9 @@ import (
 
 // spreadShape is what the home node says about the parts of a query over several nodes. It is made once per plan.
 type spreadShape struct {
-	rows      []byte // RowDescription of the statement itself
-	columns   int    // of the one fragment, without hidden ones
+	rows      []byte   // RowDescription of the statement itself
+	own       []uint32 // the types of its columns
+	columns   int      // of the one fragment, without hidden ones
 	fragments []*fragmentShape
 	final     string
 	finalID   uint64 // names arrays among the prepared statements
@@ -38,6 +39,7 @@ type fragmentShape struct {
 	id     uint64 // names it among the prepared statements of server connections
 	binary bool   // all its columns mean the same on every node in the binary format
 	width  int
+	types  []uint32
 	// arrays is the fragment over few moved rows, arraysID its name among the prepared statements.
 	arrays   string
 	arraysID uint64
@@ -96,6 +98,13 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		if shape.rows, err = describeRows(conn, st.text, own); err != nil {
 			return nil, err
 		}
+		if shape.rows != nil {
+			columns, err := pgwire.RowDescription(shape.rows)
+			if err != nil {
+				return nil, err
+			}
+			shape.own = typesOf(columns)
+		}
 	}
 	var names [][]plan.ColumnType
 	for i := range e.Fragments {
@@ -123,7 +132,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 				return nil, err
 			}
 		}
-		fs.binary, fs.width = sameInBinary(columns), len(columns)
+		fs.binary, fs.width, fs.types = sameInBinary(columns), len(columns), typesOf(columns)
 		shape.fragments = append(shape.fragments, fs)
 		if e.Final == "" {
 			continue
@@ -177,6 +186,14 @@ func (s *session) severalNodes(ctx context.Context, st *plannedStatement, text s
 		st.spread.instead.Store(instead)
 	}
 	return instead, nil
+}
+
+func typesOf(columns []pgwire.Column) []uint32 {
+	types := make([]uint32, len(columns))
+	for i, c := range columns {
+		types[i] = c.TypeOID
+	}
+	return types
 }
 
 // sameInBinary reports columns whose binary format has no numbers that differ between nodes, as those
