@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -62,14 +63,15 @@ func answered(conn *pgx.Conn, sql string, simple bool) string {
 	if result.Err != nil {
 		return failure(result.Err)
 	}
-	out := result.CommandTag.String()
+	var out strings.Builder
+	out.WriteString(result.CommandTag.String())
 	for _, f := range result.FieldDescriptions {
-		out += fmt.Sprint(" ", f.Name, " ", f.DataTypeOID, " ", f.TypeModifier)
+		fmt.Fprint(&out, " ", f.Name, " ", f.DataTypeOID, " ", f.TypeModifier)
 	}
 	for _, row := range result.Rows {
-		out += fmt.Sprintf("\n%q", row)
+		fmt.Fprintf(&out, "\n%q", row)
 	}
-	return out
+	return out.String()
 }
 
 func failure(err error) string {
