@@ -25,6 +25,8 @@ type Exchange struct {
 	// FinalReads is set when Final reads more than the fragments' rows: tables of the home node, or code that may read some.
 	FinalReads bool
 	Merge      Merge
+	// Combine is set when each column of the answer comes from the same column of the one fragment, of which every node has one row.
+	Combine []Combine
 	// Insert is set for an INSERT of rows that go to different nodes; there are no fragments then.
 	Insert *InsertRows
 	// Feed is set for a write whose rows are computed first; there are no fragments of its own then.
@@ -149,6 +151,12 @@ func MakeExchange(in Input, text string) (*Exchange, error) {
 		}
 	}
 	return makeExchange(in, text, true)
+}
+
+// OneRead reports a query that asks each node once, and has nothing else to do before.
+func (e *Exchange) OneRead() bool {
+	return len(e.Fragments) == 1 && len(e.Steps) == 0 && len(e.Eval) == 0 && e.Feed == nil && e.Insert == nil && e.Gathered == nil &&
+		e.Same == "" && !e.CopyEach && !e.FinalReads && !e.Fragments[0].Writes
 }
 
 // writes reports a fragment that changes or locks rows.
@@ -547,6 +555,9 @@ func (e *Exchange) String() string {
 	}
 	if how := e.Merge.String(); how != "" {
 		fmt.Fprintf(&b, "  %s\n", how)
+	}
+	if e.Combine != nil {
+		fmt.Fprintf(&b, "  combine %s\n", e.HowCombined())
 	}
 	if e.Final != "" {
 		fmt.Fprintf(&b, "  final %s\n", Readable(e.Final))

@@ -31,6 +31,7 @@ import (
 //	    alone is a cluster of one node
 //	exchange [sizes=(table:rows, ...)]: the plan of a query over several nodes, with rows that move when sizes are known
 //	steady: for each line, whether PostgreSQL can keep one plan of the statement for all values
+//	lift: the text with parameters in place of literals, and which literals they are
 //	nodes: the plan of a statement without parameters, and the shards that each of its pins leads to
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -88,6 +89,9 @@ func planText(t *testing.T, cat *catalog.Catalog, m *keyspace.Map, d *datadriven
 		case "alone":
 			m = onOneNode(m)
 		}
+	}
+	if d.Cmd == "lift" {
+		return liftedText(d.Input)
 	}
 	if d.Cmd == "exchange" {
 		return exchangeText(cat, m, d.Input, in)
@@ -148,6 +152,31 @@ func whereTo(m *keyspace.Map, p *plan.Plan, sql string) string {
 		fmt.Fprintf(&b, "  %d of %d shards, on: %s\n", len(shards), len(d.Shards), strings.Join(nodes, ", "))
 	}
 	return b.String()
+}
+
+func liftedText(sql string) string {
+	stmts, err := analyze.Parse(sql)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	var norm sqltext.Normalized
+	sqltext.Normalize(&norm, sql, true)
+	text, literals, err := plan.Lift(stmts[0], func(at int) (int, bool, bool) { return literalAt(&norm, sql, at) })
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	if len(literals) == 0 {
+		return "as it is\n"
+	}
+	for i, l := range literals {
+		sign := ""
+		if l.Negate {
+			sign = "-"
+		}
+		literal := norm.Literals[l.Literal]
+		text += fmt.Sprintf("\n  $%d = %s%s, type %d", i+1, sign, sql[literal.Start:literal.End], l.Type)
+	}
+	return text + "\n"
 }
 
 func exchangeText(cat *catalog.Catalog, m *keyspace.Map, sql string, in request) string {

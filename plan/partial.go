@@ -50,6 +50,7 @@ func (x *exchanger) partial(b *block) bool {
 	if c.failed {
 		return false
 	}
+	x.out.Combine = c.combines(targets)
 	f := c.fragment
 	if len(f.TargetList) == 0 { // HAVING alone: still one row from each node
 		c.add(pg.MakeFuncCallNode([]*pg.Node{pg.MakeStrNode("pg_catalog"), pg.MakeStrNode("count")}, []*pg.Node{pg.MakeAConstIntNode(1, -1)}, -1))

@@ -15,7 +15,7 @@ import (
 // execute runs one statement of a text in the simple protocol, without ReadyForQuery. It returns
 // only errors that end the session; all others have been told to the client.
 func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte) error {
-	if entry.statements[i].class != analyze.Begin {
+	if entry.statements[i].class != analyze.Begin && !s.staysOnLoop(&entry.statements[i]) {
 		s.task.Detach()
 	}
 	st, err := s.current(ctx, entry, i)
@@ -36,7 +36,7 @@ func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte
 func (s *session) current(ctx context.Context, entry *planned, i int) (*plannedStatement, error) {
 	st := &entry.statements[i]
 	v := s.router.view.Load()
-	if st.plan == nil && st.err == nil || !s.schemaChanged && entry.epoch == v.m.Epoch || s.txn.failed {
+	if st.lifted || st.plan == nil && st.err == nil || !s.schemaChanged && entry.epoch == v.m.Epoch || s.txn.failed {
 		return st, nil
 	}
 	stmts, err := analyze.Parse(st.text)

@@ -304,7 +304,9 @@ const maxSegment = 32 << 10
 
 // executeOwn runs what is not just sent to one node.
 func (s *session) executeOwn(ctx context.Context, po *portal) error {
-	s.task.Detach()
+	if !s.staysOnLoop(po.spread) {
+		s.task.Detach()
+	}
 	if err := s.finishSegment(ctx); err != nil {
 		return err
 	}

@@ -166,7 +166,6 @@ func (s *session) unsynced(ctx context.Context) (ignore bool, err error) {
 }
 
 func (s *session) endBatch(ctx context.Context) error {
-	s.task.Detach()
 	for _, p := range s.txn.parts {
 		p.inBatch = false
 		if !p.resync || p.conn.Broken {

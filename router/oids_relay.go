@@ -74,7 +74,7 @@ func (s *session) boundColumns(p *participant, st *prepared) []oidColumn {
 
 // oidColumns are the columns of the statement's result that the client wants in the binary format and that have OIDs in them.
 func (r *spreadRun) oidColumns(p *participant) []oidColumn {
-	if p.oids == nil || len(r.results) == 0 {
+	if p.oids == nil || !slices.Contains(r.results, 1) {
 		return nil
 	}
 	return oidColumns(p.oids, r.shape.rows, asBound(r.results))

@@ -34,6 +34,8 @@ type plannedStatement struct {
 	tree  *analyze.Statement // for classes that the router executes itself
 	plan  *plan.Plan         // nil when err is set or the router executes the class itself
 	err   error              // a refusal
+	// lifted is set when literals of the client's text are parameters of this one.
+	lifted bool
 	// spread describes a query over several nodes once it has run.
 	spread *shapeCache
 	// signal is set for a call that may be about another client.
@@ -45,6 +47,7 @@ type planSpace struct {
 	mu         sync.RWMutex
 	normalised map[string]*planned
 	exact      map[string]*planned
+	lifted     map[string]*liftedText // by normalised text
 }
 
 type spaceKey struct{ database, user, path, encoding string }
@@ -73,7 +76,7 @@ func (p *planSpaces) get(k spaceKey) *planSpace {
 		if len(p.spaces) > 1000 {
 			clear(p.spaces)
 		}
-		s = &planSpace{normalised: map[string]*planned{}, exact: map[string]*planned{}}
+		s = &planSpace{normalised: map[string]*planned{}, exact: map[string]*planned{}, lifted: map[string]*liftedText{}}
 		p.spaces[k] = s
 	}
 	return s
@@ -125,7 +128,11 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 		norm = s.norm.Text
 	}
 	if !s.schemaChanged {
-		if hit := s.space.find(norm, text, v.m.Epoch); hit != nil {
+		hit := s.space.find(norm, text, v.m.Epoch)
+		if hit == nil && norm != nil {
+			hit = s.findLifted(text, v.m.Epoch)
+		}
+		if hit != nil {
 			s.router.plans.hits.Add(1)
 			return hit, nil
 		}
@@ -146,6 +153,9 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 	}
 	if !s.schemaChanged && !s.hasTemporary() && !ofThisSession(stmts) {
 		s.space.store(norm, text, entry, fixed)
+		if norm != nil && spreads(entry) {
+			s.lift(ctx, v, text, &entry.statements[0])
+		}
 	}
 	return entry, nil
 }

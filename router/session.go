@@ -55,6 +55,7 @@ type session struct {
 	text      []byte
 	raw       []byte
 	norm      sqltext.Normalized
+	lifted    arguments // the literals of text that are parameters of its plan
 	encodings encodings
 
 	txn      transaction

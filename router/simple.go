@@ -78,7 +78,7 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 		if err == nil {
 			return s.forward(ctx, st, node, msg)
 		}
-		if st, err = s.severalNodes(ctx, st, string(s.text), nil, err); err == nil {
+		if st, err = s.severalLiterals(ctx, st, err); err == nil {
 			return s.simpleSpread(ctx, st)
 		}
 		if err = s.failed(ctx, err); err != nil {
@@ -94,7 +94,6 @@ func (s *session) simpleOne(ctx context.Context, entry *planned, msg []byte) err
 
 // simpleSpread runs a statement that turned out to need several nodes.
 func (s *session) simpleSpread(ctx context.Context, st *plannedStatement) error {
-	s.task.Detach()
 	s.count(plan.Spread, "")
 	if err := s.spread(ctx, st, arguments{}, true); err != nil {
 		if err = s.failed(ctx, err); err != nil {

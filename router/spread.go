@@ -43,6 +43,7 @@ type spreadRun struct {
 	moved, limit int64 // bytes of rows that go from node to node
 	asked        []*nodeRows
 	below        []*spreadRun // the runs that are part of it
+	parks        bool         // it waits for nodes as a task of the loop
 	session      *session
 	st           *plannedStatement
 	own          []uint32         // the types of the client's own parameters
@@ -51,6 +52,12 @@ type spreadRun struct {
 
 // spread runs a statement over several nodes. The row description goes along unless the protocol has its own place for it.
 func (s *session) spread(ctx context.Context, st *plannedStatement, args arguments, describe bool) error {
+	if !s.staysOnLoop(st) {
+		s.task.Detach()
+	}
+	if st.lifted {
+		args = s.lifted
+	}
 	run, err := s.beginSpread(ctx, st, s.exchangeOf(st), args)
 	for errors.Is(err, errOtherEpoch) { // the map has changed since it was planned
 		if st, err = s.planSpread(ctx, st, args.types); err != nil {
@@ -63,9 +70,14 @@ func (s *session) spread(ctx context.Context, st *plannedStatement, args argumen
 	}
 	work := func() error { return s.runSpread(ctx, st, run, describe) }
 	if s.readsAtomically() && run.onlyReads(st) {
-		return s.atomically(ctx, run, work)
+		err = s.atomically(ctx, run, work)
+	} else {
+		err = work()
 	}
-	return work()
+	if st.lifted && err != nil {
+		return s.literalError(ctx, err)
+	}
+	return err
 }
 
 // exchangeOf is the plan that this session can use: the bytes of texts have the order of the server's only in its own encoding.
@@ -105,14 +117,22 @@ func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spre
 // runWork does what the plan says, in a transaction unless one fragment only reads.
 func (s *session) runWork(ctx context.Context, st *plannedStatement, run *spreadRun) error {
 	if e := run.e; len(e.Steps) == 0 && e.Feed == nil && e.Insert == nil && e.Final == "" && !e.Fragments[0].Writes {
-		return s.work(ctx, st, run)
+		return s.parked(run, func() error { return s.work(ctx, st, run) })
+	}
+	if run.combines(st) {
+		return s.parked(run, func() error { return s.combine(ctx, run) })
 	}
 	if s.capture == nil && s.txn.mode == modeIdle && run.oncePerNode(st) && !run.shape.large.Load() {
-		done, err := s.lastStepAlone(ctx, st, run)
+		done := false
+		err := s.parked(run, func() (err error) {
+			done, err = s.lastStepAlone(ctx, st, run)
+			return err
+		})
 		if done || err != nil {
 			return err
 		}
 	}
+	s.task.Detach()
 	return s.inTransaction(ctx, func() error { return s.work(ctx, st, run) })
 }
 
@@ -177,8 +197,11 @@ func (s *session) prepareSpread(ctx context.Context, st *plannedStatement, m *ke
 	}
 	run := &spreadRun{e: e, m: m, arguments: args, limit: s.exchangeLimit(), session: s, st: st, own: args.types}
 	// Parameters that the statement does not use are left out: what is evaluated comes right behind those it uses.
-	run.values, run.types = slices.Clone(args.values[:min(e.Params, len(args.values))]), slices.Clone(args.types[:min(e.Params, len(args.types))])
-	run.formats = append(slices.Clone(args.formats), make([]int16, len(run.values))...)[:len(run.values)]
+	// What is added to the client's goes elsewhere than its own.
+	run.values, run.types = slices.Clip(args.values[:min(e.Params, len(args.values))]), slices.Clip(args.types[:min(e.Params, len(args.types))])
+	if run.formats = slices.Clip(args.formats); len(run.formats) != len(run.values) {
+		run.formats = append(run.formats, make([]int16, len(run.values))...)[:len(run.values)]
+	}
 	if len(e.Eval) > 0 && !onlyShown(st, e) {
 		var values [][]byte
 		var types []uint32
@@ -286,20 +309,26 @@ type nodeRows struct {
 	started     time.Time
 	took        time.Duration
 	ended       bool
+	untold      bool // nobody asks what it has done, and how long that took
 }
 
 // ask sends a fragment to all its nodes. All of them work while the first one's rows are read. With wait, nothing
 // is done until the last of them begins to answer: by then the others usually have, and are not read in vain.
 func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []string, results []int16, wait bool) ([]*nodeRows, error) {
 	f := &r.e.Fragments[index]
-	asked := make([]*nodeRows, 0, len(nodes))
+	asked, all := make([]*nodeRows, 0, len(nodes)), make([]nodeRows, len(nodes))
 	for i, node := range nodes {
 		p, err := s.reader(ctx, node, f)
 		if err != nil {
 			s.abandon(asked)
 			return nil, err
 		}
-		rows := &nodeRows{s: s, part: p, node: node, fragment: index, started: time.Now()}
+		s.parkAsked(r, p)
+		rows := &all[i]
+		*rows = nodeRows{s: s, part: p, node: node, fragment: index, untold: r.parks}
+		if !r.parks {
+			rows.started = time.Now()
+		}
 		if r.e.Final == "" { // they are the client's
 			rows.columns = r.oidColumns(p)
 		}
@@ -316,7 +345,9 @@ func (s *session) ask(ctx context.Context, r *spreadRun, index int, nodes []stri
 		s.atNode(node)
 		asked = append(asked, rows)
 	}
-	r.asked = append(r.asked, asked...)
+	if !r.parks { // EXPLAIN never does
+		r.asked = append(r.asked, asked...)
+	}
 	return asked, nil
 }
 
@@ -341,6 +372,7 @@ func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results 
 	types, values := usedOnly(r.types, r.values, f.Params)
 	if r.arrays != nil && len(f.Uses) > 0 {
 		id, text, formats = shape.arraysID, shape.arrays, slices.Clone(formats)
+		values, types = slices.Clip(values), slices.Clip(types)
 		for _, u := range f.Uses {
 			values = append(values, r.arrays[u]...)
 		}
@@ -348,9 +380,11 @@ func (s *session) sendFragment(r *spreadRun, rows *nodeRows, index int, results 
 		types = append(types, make([]uint32, len(values)-len(types))...)
 	}
 	conn := rows.part.conn
-	name, known := conn.Statements.Name(id)
+	name, known := "", r.st.lifted
 	out := conn.Stream.Out()
-	if !known {
+	if known { // a plan for any values would not be what the client's literals get
+		*out = pgwire.AppendParse(*out, "", conn.Wire(text), rows.part.typesAt(types))
+	} else if name, known = conn.Statements.Name(id); !known {
 		name, _ = parseNamed(conn, id, text, rows.part.typesAt(types))
 		rows.id = id
 	}
@@ -374,10 +408,13 @@ func parseNamed(conn *pool.Conn, id uint64, text string, types []uint32) (name s
 // usedOnly are parameters for a text that has only some of them. Of the others, those of types that a node may not know
 // become NULL of a type that every node knows.
 func usedOnly(types []uint32, values [][]byte, used map[int]bool) ([]uint32, [][]byte) {
-	types, values = slices.Clone(types), slices.Clone(values)
+	own := false
 	for i, t := range types {
 		if t < firstUserOID || used[i+1] {
 			continue
+		}
+		if !own {
+			types, values, own = slices.Clone(types), slices.Clone(values), true
 		}
 		types[i] = 25 // text
 		if i < len(values) {
@@ -424,7 +461,7 @@ func (n *nodeRows) next() (bool, error) {
 				conn.Statements.Remove(n.id)
 			}
 		case 'C':
-			if tag, err := pgwire.CommandTag(msg); err == nil {
+			if tag, err := pgwire.CommandTag(msg); err == nil && !n.untold {
 				n.tag = string(tag)
 			}
 		case 'N':
@@ -432,7 +469,10 @@ func (n *nodeRows) next() (bool, error) {
 		case 'S':
 			conn.ParameterStatus(msg)
 		case 'Z':
-			conn.TxStatus, n.ended, n.took = pgwire.ReadyStatus(msg), true, time.Since(n.started)
+			conn.TxStatus, n.ended = pgwire.ReadyStatus(msg), true
+			if !n.started.IsZero() {
+				n.took = time.Since(n.started)
+			}
 			if failure != nil {
 				return false, failure
 			}
@@ -443,6 +483,7 @@ func (n *nodeRows) next() (bool, error) {
 
 // abandon stops what nodes still do and reads what they have sent, so that their connections can be used again.
 func (s *session) abandon(asked []*nodeRows) {
+	s.task.Detach()
 	s.mu.Lock()
 	for _, n := range asked {
 		if !n.ended && !n.part.conn.Broken {

@@ -17,6 +17,7 @@ type explanation struct {
 	Kind      string              `json:"Kind"`
 	Fragments []explainedFragment `json:"Fragments,omitempty"`
 	Merge     string              `json:"Merge,omitempty"`
+	Combine   string              `json:"Combine,omitempty"`
 	Final     string              `json:"Final,omitempty"`
 	FinalNode string              `json:"Final Node,omitempty"`
 	Rows      *explanation        `json:"Rows From,omitempty"`
@@ -110,7 +111,7 @@ func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *sp
 }
 
 func (s *session) explanation(ctx context.Context, r *spreadRun, e *plan.Exchange) (*explanation, error) {
-	ex := &explanation{Kind: "Exchange", Final: plan.Readable(e.Final), of: e}
+	ex := &explanation{Kind: "Exchange", Combine: e.HowCombined(), Final: plan.Readable(e.Final), of: e}
 	switch {
 	case e.Same != "":
 		ex.Kind, ex.Write = "Every", []string{"every node: " + e.Same}
@@ -265,6 +266,9 @@ func (ex *explanation) lines(indent string) []string {
 	}
 	if ex.Merge != "" {
 		out = append(out, indent+"  Merge: "+ex.Merge)
+	}
+	if ex.Combine != "" {
+		out = append(out, indent+"  Combine: "+ex.Combine)
 	}
 	if ex.Final != "" {
 		out = append(out, indent+"  Final on "+ex.FinalNode+": "+ex.Final)

@@ -34,6 +34,7 @@ func (s *session) lastStepAlone(ctx context.Context, st *plannedStatement, run *
 	if err != nil {
 		return false, err
 	}
+	s.parkAsked(run, p)
 	if err := s.final(ctx, run, p, run.shape.arrays, extra); err != nil {
 		return false, err
 	}

@@ -25,8 +25,10 @@ func parseBytes(text string) (int64, bool) {
 
 // exchangeLimit is how many bytes of rows a statement of this session may move.
 func (s *session) exchangeLimit() int64 {
-	if n, ok := parseBytes(s.settings.values[maxExchange]); ok {
-		return n
+	if text := s.settings.values[maxExchange]; text != "" {
+		if n, ok := parseBytes(text); ok {
+			return n
+		}
 	}
 	return defaultExchange
 }

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -57,7 +55,7 @@ func (s *session) merge(ctx context.Context, r *spreadRun) error {
 	if r.e.Fragments[0].Writes {
 		s.complete(summedTag(asked))
 	} else {
-		s.complete(fmt.Sprintf("SELECT %d", sent))
+		s.complete("SELECT " + strconv.FormatInt(sent, 10))
 	}
 	return nil
 }
@@ -145,7 +143,7 @@ type order struct {
 }
 
 func newOrder(nodes []*nodeRows, m plan.Merge) *order {
-	return &order{nodes: slices.Clone(nodes), merge: m, keys: make([][][]byte, len(nodes)), current: -1}
+	return &order{nodes: nodes, merge: m, keys: make([][][]byte, len(nodes)), current: -1}
 }
 
 // next is the next row, nil at the end.

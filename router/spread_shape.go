@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,8 +20,9 @@ import (
 
 // spreadShape is what the home node says about the parts of a query over several nodes. It is made once per plan.
 type spreadShape struct {
-	rows      []byte // RowDescription of the statement itself
-	columns   int    // of the one fragment, without hidden ones
+	rows      []byte   // RowDescription of the statement itself
+	own       []uint32 // the types of its columns
+	columns   int      // of the one fragment, without hidden ones
 	fragments []*fragmentShape
 	final     string
 	finalID   uint64 // names arrays among the prepared statements
@@ -37,6 +39,7 @@ type fragmentShape struct {
 	id     uint64 // names it among the prepared statements of server connections
 	binary bool   // all its columns mean the same on every node in the binary format
 	width  int
+	types  []uint32
 	// arrays is the fragment over few moved rows, arraysID its name among the prepared statements.
 	arrays   string
 	arraysID uint64
@@ -49,19 +52,39 @@ type openNodes struct {
 	nodes []string
 }
 
-// shapeCache keeps shapes beside an immutable plan.
+// shapeCache keeps shapes beside an immutable plan. They are read without the lock, which is held while a node is asked.
 type shapeCache struct {
 	mu sync.Mutex
 	// instead is the plan of a statement that was planned for one node and led to several.
-	instead *plannedStatement
-	shapes  map[*plan.Exchange]*spreadShape
+	instead atomic.Pointer[plannedStatement]
+	shapes  atomic.Pointer[map[*plan.Exchange]*spreadShape] // never changed, but replaced
+}
+
+func (c *shapeCache) shape(e *plan.Exchange) *spreadShape {
+	if shapes := c.shapes.Load(); shapes != nil {
+		return (*shapes)[e]
+	}
+	return nil
+}
+
+// add keeps one more shape. c.mu is held.
+func (c *shapeCache) add(e *plan.Exchange, shape *spreadShape) {
+	more := map[*plan.Exchange]*spreadShape{e: shape}
+	if shapes := c.shapes.Load(); shapes != nil {
+		maps.Copy(more, *shapes)
+	}
+	c.shapes.Store(&more)
 }
 
 // shapeOf describes the statement and its fragments on the home node, which has the schema of all.
 func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exchange, types, own []uint32) (*spreadShape, error) {
+	if shape := st.spread.shape(e); shape != nil {
+		return shape, nil
+	}
+	s.task.Detach()
 	st.spread.mu.Lock()
 	defer st.spread.mu.Unlock()
-	if shape := st.spread.shapes[e]; shape != nil {
+	if shape := st.spread.shape(e); shape != nil {
 		return shape, nil
 	}
 	conn, done, err := s.homeConnection(ctx)
@@ -74,6 +97,13 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		// A write without RETURNING has no rows.
 		if shape.rows, err = describeRows(conn, st.text, own); err != nil {
 			return nil, err
+		}
+		if shape.rows != nil {
+			columns, err := pgwire.RowDescription(shape.rows)
+			if err != nil {
+				return nil, err
+			}
+			shape.own = typesOf(columns)
 		}
 	}
 	var names [][]plan.ColumnType
@@ -102,7 +132,7 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 				return nil, err
 			}
 		}
-		fs.binary, fs.width = sameInBinary(columns), len(columns)
+		fs.binary, fs.width, fs.types = sameInBinary(columns), len(columns), typesOf(columns)
 		shape.fragments = append(shape.fragments, fs)
 		if e.Final == "" {
 			continue
@@ -120,28 +150,23 @@ func (s *session) shapeOf(ctx context.Context, st *plannedStatement, e *plan.Exc
 		shape.finalID = s.router.plans.lastID.Add(1)
 		shape.final, shape.arrays = e.WithTypes(e.Final, names), e.WithTypes(e.FinalArrays, names)
 	}
-	if st.spread.shapes == nil {
-		st.spread.shapes = map[*plan.Exchange]*spreadShape{}
-	}
-	st.spread.shapes[e] = shape
+	st.spread.add(e, shape)
 	return shape, nil
 }
 
 // severalNodes plans a statement again whose values turned out to lead to several nodes. Text is the
 // statement's own: a plan for any literals has the text it was first made for.
 func (s *session) severalNodes(ctx context.Context, st *plannedStatement, text string, params []uint32, cause error) (*plannedStatement, error) {
-	s.task.Detach()
 	var several *exec.SeveralNodes
 	if !errors.As(cause, &several) {
 		return nil, cause
 	}
 	if st.spread != nil && text == st.text {
-		st.spread.mu.Lock()
-		defer st.spread.mu.Unlock()
-		if st.spread.instead != nil && st.spread.instead.plan.Epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
-			return st.spread.instead, nil
+		if instead := st.spread.instead.Load(); instead != nil && instead.plan.Epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
+			return instead, nil
 		}
 	}
+	s.task.Detach()
 	stmts, err := analyze.Parse(text)
 	if err != nil || len(stmts) != 1 {
 		return nil, cause
@@ -158,9 +183,17 @@ func (s *session) severalNodes(ctx context.Context, st *plannedStatement, text s
 	}
 	instead := &plannedStatement{class: st.class, text: text, spread: &shapeCache{}, plan: plan.SpreadOf(st.plan, e, v.m.Epoch)}
 	if st.spread != nil && text == st.text && !s.schemaChanged {
-		st.spread.instead = instead
+		st.spread.instead.Store(instead)
 	}
 	return instead, nil
+}
+
+func typesOf(columns []pgwire.Column) []uint32 {
+	types := make([]uint32, len(columns))
+	for i, c := range columns {
+		types[i] = c.TypeOID
+	}
+	return types
 }
 
 // sameInBinary reports columns whose binary format has no numbers that differ between nodes, as those
