@@ -127,10 +127,13 @@ func execAll(ctx context.Context, dsn string, statements ...string) error {
 
 // timing is one measurement of a rate and a latency, and of the CPU time that one transaction took.
 type timing struct {
-	rate          float64
-	p99           time.Duration
-	nodes, router float64 // microseconds of CPU per transaction
+	rate float64
+	p99  time.Duration
+	// Microseconds of CPU per transaction.
+	nodes, router, client float64
 }
+
+func (t timing) cpu() float64 { return t.nodes + t.router + t.client }
 
 // transferTarget is one way to make transfers.
 type transferTarget struct {
@@ -157,24 +160,25 @@ func (r *transferRun) writers(ctx context.Context) error {
 	samples := make([][]timing, len(targets))
 	for range r.rounds {
 		for i, target := range targets {
-			nodes, router := cpuOf(r.pids.nodes...), cpuOf(r.pids.router)
+			nodes, router, client := cpuOf(r.pids.nodes...), cpuOf(r.pids.router), cpuTime(os.Getpid())
 			got, err := target.run(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %w", target.name, err)
 			}
-			done := got.rate * r.duration.Seconds()
-			got.nodes, got.router = (cpuOf(r.pids.nodes...)-nodes)*1e6/done, (cpuOf(r.pids.router)-router)*1e6/done
+			each := 1e6 / (got.rate * r.duration.Seconds())
+			got.nodes, got.router, got.client = (cpuOf(r.pids.nodes...)-nodes)*each, (cpuOf(r.pids.router)-router)*each, (cpuTime(os.Getpid())-client)*each
 			samples[i] = append(samples[i], got)
 		}
 	}
-	fmt.Printf("%-22s %8s %10s | %8s %8s | %8s %8s\n", "", "per s", "p99", "rate", "p99", "us CPU", "us CPU")
-	fmt.Printf("%-22s %8s %10s | %8s %8s | %8s %8s\n", "", "", "", "of plain", "of plain", "nodes", "router")
+	fmt.Printf("%-20s %7s %9s | %8s %8s | %7s %7s %7s | %8s\n", "", "", "", "rate", "p99", "us CPU", "us CPU", "us CPU", "all CPU")
+	fmt.Printf("%-20s %7s %9s | %8s %8s | %7s %7s %7s | %8s\n", "", "per s", "p99", "of plain", "of plain", "nodes", "router", "client", "of plain")
+	rate, p99 := func(t timing) float64 { return t.rate }, func(t timing) float64 { return float64(t.p99) }
 	for i, target := range targets {
-		m := middle(samples[i], func(t timing) float64 { return t.rate })
-		p99 := middle(samples[i], func(t timing) float64 { return float64(t.p99) })
-		fmt.Printf("%-22s %8.0f %10v | %8.2f %8.2f | %8.0f %8.0f\n", target.name, m, time.Duration(p99).Round(10*time.Microsecond),
-			r.ofPlain(samples, i, func(t timing) float64 { return t.rate }), r.ofPlain(samples, i, func(t timing) float64 { return float64(t.p99) }),
-			middle(samples[i], func(t timing) float64 { return t.nodes }), middle(samples[i], func(t timing) float64 { return t.router }))
+		m := samples[i]
+		fmt.Printf("%-20s %7.0f %9v | %8.2f %8.2f | %7.0f %7.0f %7.0f | %8.2f\n", target.name, middle(m, rate), time.Duration(middle(m, p99)).Round(10*time.Microsecond),
+			r.ofPlain(samples, i, rate), r.ofPlain(samples, i, p99),
+			middle(m, func(t timing) float64 { return t.nodes }), middle(m, func(t timing) float64 { return t.router }), middle(m, func(t timing) float64 { return t.client }),
+			r.ofPlain(samples, i, timing.cpu))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ package twopc
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -79,11 +80,7 @@ func (d Driver) Commit(ctx context.Context, id ID, participants []Participant) e
 	if len(participants) == 0 {
 		return errNoParticipants
 	}
-	names := make([]string, len(participants))
-	for i, p := range participants {
-		names[i] = quote(p.Node())
-	}
-	id.nodes = "ARRAY[" + strings.Join(names, ", ") + "]"
+	id.nodes = nodesLiteral(participants)
 	c, actions := newCoordinator(len(participants))
 	var cause error
 	for len(actions) > 0 {
@@ -114,6 +111,25 @@ func (d Driver) Commit(ctx context.Context, id ID, participants []Participant) e
 	}
 	return cause
 }
+
+// nodesLiteral is an array of names. A literal of the whole array costs a node less than one that it has to put together.
+func nodesLiteral(participants []Participant) string {
+	names, plain := make([]string, len(participants)), true
+	for i, p := range participants {
+		names[i] = p.Node()
+		plain = plain && plainName.MatchString(names[i]) && !strings.EqualFold(names[i], "null")
+	}
+	if plain {
+		return "'{" + strings.Join(names, ",") + "}'"
+	}
+	for i := range names {
+		names[i] = quote(names[i])
+	}
+	return "ARRAY[" + strings.Join(names, ", ") + "]"
+}
+
+// plainName is a name that means itself in the literal of an array.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 func (d Driver) timeout() time.Duration {
 	if d.Timeout > 0 {
