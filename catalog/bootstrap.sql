@@ -997,7 +997,6 @@ $$;
 
 REVOKE ALL ON FUNCTION pg_shoal.set_function(regprocedure, bigint, integer), pg_shoal.unset_function(regprocedure), pg_shoal.check_function_owner(oid) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_shoal.set_function(regprocedure, bigint, integer), pg_shoal.unset_function(regprocedure) TO PUBLIC;
-
 -- step 5
 -- What a commit over several nodes writes is one row per node, by an INSERT that routers keep prepared. The decider's row is its decision
 -- and its record for atomic reads at once; the others have a record in pg_shoal.parts. pg_shoal.seen shows both.

@@ -55,7 +55,9 @@ type participant struct {
 	node     string
 	conn     *pool.Conn
 	began    bool
-	preamble int // queries sent ahead whose answers come before those that count
+	preamble int  // queries sent ahead whose answers come before those that count
+	opening  bool // BEGIN was sent ahead of them in the extended protocol
+	unsynced bool // and no Sync with it: a message of the extended protocol follows
 	wrote    bool
 	other    bool // it ran something else than fragments that only read
 	resync   bool // it got messages of the extended protocol and no Sync yet
@@ -146,9 +148,16 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 			return nil, err
 		}
 	}
+	if !s.batching {
+		p.syncOpening()
+	}
 	p.other = true
 	if s.txn.mode != modeIdle && !p.began {
 		p.began = true
+		if s.batching && len(s.txn.replay) == 0 {
+			p.open(s.txn.begin)
+			return p, nil
+		}
 		p.queue(s.txn.begin)
 		for _, sql := range s.txn.replay {
 			p.queue(sql)
@@ -174,12 +183,36 @@ func (p *participant) queue(sql string) {
 	p.preamble++
 }
 
+// open begins a transaction in the same batch as the statement that follows. The node answers both at once, where it would
+// answer a query of its own with a packet of its own, and wake the router for it.
+func (p *participant) open(begin string) {
+	out := p.conn.Stream.Out()
+	buf := pgwire.AppendParse(*out, "", p.conn.Wire(begin), nil)
+	buf = pgwire.AppendBind(buf, "", "", nil, nil, nil)
+	*out = pgwire.AppendExecute(buf, "", 0)
+	p.opening, p.unsynced = true, true
+}
+
+// syncOpening makes what was opened independent of what follows: after an error PostgreSQL ignores everything up to Sync.
+func (p *participant) syncOpening() {
+	if p.opening && p.unsynced {
+		out := p.conn.Stream.Out()
+		*out = pgwire.AppendSync(*out)
+		p.unsynced = false
+		p.preamble++
+	}
+}
+
+// owes reports that answers come that are not to what counts.
+func (p *participant) owes() bool { return p.opening || p.preamble > 0 }
+
 // flushPreamble runs what was queued, before a use of the connection that cannot read past it.
 func (s *session) flushPreamble(p *participant) error {
-	if p.preamble == 0 {
+	if !p.owes() {
 		return nil
 	}
 	s.task.Detach()
+	p.syncOpening()
 	if err := p.conn.Stream.Flush(); err != nil {
 		p.conn.Broken = true
 		return lostNode(p.node)
@@ -189,7 +222,7 @@ func (s *session) flushPreamble(p *participant) error {
 
 // readPreamble reads the answers to what was queued.
 func (s *session) readPreamble(p *participant) error {
-	for p.preamble > 0 {
+	for p.owes() {
 		typ, msg, err := p.conn.Stream.Next()
 		if err != nil {
 			p.conn.Broken = true
@@ -201,6 +234,8 @@ func (s *session) readPreamble(p *participant) error {
 			return pgwire.ParseError(msg)
 		case 'S':
 			p.conn.ParameterStatus(msg)
+		case 'C':
+			p.opening = false // it came first
 		case 'Z':
 			p.preamble--
 			p.conn.TxStatus = pgwire.ReadyStatus(msg)
@@ -316,7 +351,7 @@ func (s *session) giveBack(p *participant) {
 		s.running = slices.Delete(s.running, i, i+1)
 	}
 	s.mu.Unlock()
-	if p.preamble > 0 {
+	if p.owes() {
 		p.conn.Broken = true
 	}
 	p.conn.Notification = nil
