@@ -155,16 +155,37 @@ func follow(reports io.Reader, pid int, seconds float64) (sample, string) {
 
 // cpuTime is the CPU time of a process in seconds, 0 for none.
 func cpuTime(pid int) float64 {
-	if pid == 0 {
-		return 0
-	}
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	own, _, _ := procStat(strconv.Itoa(pid))
+	return own
+}
+
+// procStat reads the CPU time of a process and that of its ended children, in seconds, and the parent; zeroes for no process.
+func procStat(pid string) (own, ended float64, parent int) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return 0
+		return 0, 0, 0
 	}
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+2:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
+	number := func(i int) float64 {
+		n, _ := strconv.ParseFloat(fields[i], 64)
+		return n
+	}
 	const ticks = 100 // per second, on every Linux
-	return (user + system) / ticks
+	return (number(11) + number(12)) / ticks, (number(13) + number(14)) / ticks, int(number(1))
+}
+
+// cpuOf is the CPU time in seconds of processes and of all their children, which are the backends of a server.
+func cpuOf(pids ...int) float64 {
+	sum := 0.0
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range processes {
+		own, ended, parent := procStat(filepath.Base(path))
+		pid, _ := strconv.Atoi(filepath.Base(path))
+		if slices.Contains(pids, pid) {
+			sum += own + ended
+		} else if slices.Contains(pids, parent) {
+			sum += own
+		}
+	}
+	return sum
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // transferRun measures what transactions over nodes cost: the same transfers on one PostgreSQL, through a router on one
@@ -24,9 +22,15 @@ type transferRun struct {
 	options
 	dir    string
 	router string
-	node   string // the home node itself, with a table that is not distributed
-	left   []int  // ids on one node
-	right  []int  // ids on the other one
+	nodes  [2]string // the nodes themselves; the first, the home node, has a table that is not distributed
+	pids   struct {
+		router int
+		nodes  []int
+	}
+	left  []int // ids on the first node
+	right []int // ids on the second
+
+	hands int // counts clients that do it by hand, so that their gids differ
 }
 
 func runTransfers(ctx context.Context, o options) error {
@@ -45,6 +49,9 @@ func runTransfers(ctx context.Context, o options) error {
 	fmt.Printf("transfers, 8 clients, %d rounds of %v; medians\n", o.rounds, o.duration)
 	if err := r.writers(ctx); err != nil {
 		return err
+	}
+	if o.only != "" {
+		return nil
 	}
 	return r.readers(ctx)
 }
@@ -65,11 +72,16 @@ func (r *transferRun) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the cluster's status: %w", err)
 	}
-	var status struct{ Nodes, Routers []struct{ DSN string } }
+	var status struct {
+		Nodes, Routers []struct {
+			DSN string
+			PID int
+		}
+	}
 	if err := json.Unmarshal(out, &status); err != nil {
 		return err
 	}
-	r.router, r.node = status.Routers[0].DSN, status.Nodes[0].DSN
+	r.router, r.pids.router = status.Routers[0].DSN, status.Routers[0].PID
 	const rows = 10000
 	fill := func(table string) []string {
 		return []string{
@@ -77,11 +89,13 @@ func (r *transferRun) start(ctx context.Context) error {
 			fmt.Sprintf("INSERT INTO %s SELECT i, 1000 FROM generate_series(1, %d) i", table, rows),
 		}
 	}
-	if err := execAll(ctx, r.router, append(append(fill("plain"), fill("account")...), "SELECT create_distributed_table('account', 'id')")...); err != nil {
+	if err := execAll(ctx, r.router, append(append(fill("plain"), fill("account")...),
+		"SELECT create_distributed_table('account', 'id')", "CREATE TABLE hand_decisions (gid text PRIMARY KEY)")...); err != nil {
 		return err
 	}
 	for i, ids := range []*[]int{&r.left, &r.right} {
-		conn, err := pgx.Connect(ctx, status.Nodes[i].DSN)
+		r.nodes[i], r.pids.nodes = status.Nodes[i].DSN, append(r.pids.nodes, status.Nodes[i].PID)
+		conn, err := pgx.Connect(ctx, r.nodes[i])
 		if err != nil {
 			return err
 		}
@@ -111,49 +125,80 @@ func execAll(ctx context.Context, dsn string, statements ...string) error {
 	return nil
 }
 
-// timing is one measurement of a rate and a latency.
+// timing is one measurement of a rate and a latency, and of the CPU time that one transaction took.
 type timing struct {
 	rate float64
 	p99  time.Duration
+	// Microseconds of CPU per transaction.
+	nodes, router, client float64
+}
+
+func (t timing) cpu() float64 { return t.nodes + t.router + t.client }
+
+// transferTarget is one way to make transfers.
+type transferTarget struct {
+	name string
+	run  func(ctx context.Context) (timing, error)
+}
+
+func (r *transferRun) targets() []transferTarget {
+	via := func(dsn, table string, from, to []int) func(context.Context) (timing, error) {
+		return func(ctx context.Context) (timing, error) { return r.transfer(ctx, dsn, table, 8, from, to) }
+	}
+	all := []transferTarget{
+		{"one PostgreSQL", via(r.nodes[0], "plain", r.left, r.left)},
+		{"router, local table", via(r.router, "plain", r.left, r.left)},
+		{"router, one node", via(r.router, "account", r.left, r.left)},
+		{"router, two nodes", via(r.router, "account", r.left, r.right)},
+		{"by hand, two nodes", func(ctx context.Context) (timing, error) { return r.byHand(ctx, 8) }},
+	}
+	return slices.DeleteFunc(all, func(t transferTarget) bool { return t.name != all[0].name && !strings.Contains(t.name, r.only) })
 }
 
 func (r *transferRun) writers(ctx context.Context) error {
-	targets := []struct {
-		name, dsn, table string
-		from, to         []int
-	}{
-		{"one PostgreSQL", r.node, "plain", r.left, r.left},
-		{"router, local table", r.router, "plain", r.left, r.left},
-		{"router, one node", r.router, "account", r.left, r.left},
-		{"router, two nodes", r.router, "account", r.left, r.right},
-	}
+	targets := r.targets()
 	samples := make([][]timing, len(targets))
 	for range r.rounds {
 		for i, target := range targets {
-			got, err := r.transfer(ctx, target.dsn, target.table, 8, target.from, target.to)
+			nodes, router, client := cpuOf(r.pids.nodes...), cpuOf(r.pids.router), cpuTime(os.Getpid())
+			got, err := target.run(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %w", target.name, err)
 			}
+			each := 1e6 / (got.rate * r.duration.Seconds())
+			got.nodes, got.router, got.client = (cpuOf(r.pids.nodes...)-nodes)*each, (cpuOf(r.pids.router)-router)*each, (cpuTime(os.Getpid())-client)*each
 			samples[i] = append(samples[i], got)
 		}
 	}
-	base := middle(samples[0])
-	fmt.Printf("%-22s %8s %10s %8s %8s\n", "", "per s", "p99", "of plain", "p99 of plain")
+	fmt.Printf("%-20s %7s %9s | %8s %8s | %7s %7s %7s | %8s\n", "", "", "", "rate", "p99", "us CPU", "us CPU", "us CPU", "all CPU")
+	fmt.Printf("%-20s %7s %9s | %8s %8s | %7s %7s %7s | %8s\n", "", "per s", "p99", "of plain", "of plain", "nodes", "router", "client", "of plain")
+	rate, p99 := func(t timing) float64 { return t.rate }, func(t timing) float64 { return float64(t.p99) }
 	for i, target := range targets {
-		m := middle(samples[i])
-		fmt.Printf("%-22s %8.0f %10v %8.2f %8.2f\n", target.name, m.rate, m.p99.Round(10*time.Microsecond), m.rate/base.rate, float64(m.p99)/float64(base.p99))
+		m := samples[i]
+		fmt.Printf("%-20s %7.0f %9v | %8.2f %8.2f | %7.0f %7.0f %7.0f | %8.2f\n", target.name, middle(m, rate), time.Duration(middle(m, p99)).Round(10*time.Microsecond),
+			r.ofPlain(samples, i, rate), r.ofPlain(samples, i, p99),
+			middle(m, func(t timing) float64 { return t.nodes }), middle(m, func(t timing) float64 { return t.router }), middle(m, func(t timing) float64 { return t.client }),
+			r.ofPlain(samples, i, timing.cpu))
 	}
 	return nil
 }
 
-func middle(samples []timing) timing {
-	var rates, p99 []float64
-	for _, s := range samples {
-		rates, p99 = append(rates, s.rate), append(p99, float64(s.p99))
+// ofPlain is the median of the ratios within each round: a machine that is slow for a while is slow for all targets.
+func (r *transferRun) ofPlain(samples [][]timing, i int, value func(timing) float64) float64 {
+	ratios := make([]timing, r.rounds)
+	for round := range ratios {
+		ratios[round].rate = value(samples[i][round]) / value(samples[0][round])
 	}
-	slices.Sort(rates)
-	slices.Sort(p99)
-	return timing{rates[len(rates)/2], time.Duration(p99[len(p99)/2])}
+	return middle(ratios, func(t timing) float64 { return t.rate })
+}
+
+func middle(samples []timing, value func(timing) float64) float64 {
+	var list []float64
+	for _, s := range samples {
+		list = append(list, value(s))
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
 }
 
 // transfer lets clients move money, always in the order of ids so that they do not wait for each other in a ring.
@@ -177,24 +222,38 @@ func (r *transferRun) transfer(ctx context.Context, dsn, table string, clients i
 	})
 }
 
-// clients runs work over and over for the time of one measurement.
+// clients runs work over and over, each client on a connection of its own.
 func (r *transferRun) clients(ctx context.Context, dsn string, n int, work func(*pgx.Conn, *rand.Rand) error) (timing, error) {
+	return measureClients(r.duration, n, func() (func(*rand.Rand) error, func(), error) {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(random *rand.Rand) error { return work(conn, random) }, func() { _ = conn.Close(ctx) }, nil
+	})
+}
+
+// measureClients opens clients and then lets them work over and over for the time of one measurement.
+func measureClients(duration time.Duration, n int, open func() (work func(*rand.Rand) error, shut func(), err error)) (timing, error) {
+	works := make([]func(*rand.Rand) error, n)
+	for i := range n {
+		work, shut, err := open()
+		if err != nil {
+			return timing{}, err
+		}
+		defer shut()
+		works[i] = work
+	}
 	times := make([][]time.Duration, n)
 	errs := make([]error, n)
 	var group sync.WaitGroup
-	end := time.Now().Add(r.duration)
+	end := time.Now().Add(duration)
 	for i := range n {
 		group.Go(func() {
-			conn, err := pgx.Connect(ctx, dsn)
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			defer conn.Close(ctx)
 			random := rand.New(rand.NewPCG(uint64(i), 1))
 			for time.Now().Before(end) {
 				began := time.Now()
-				if errs[i] = work(conn, random); errs[i] != nil {
+				if errs[i] = works[i](random); errs[i] != nil {
 					return
 				}
 				times[i] = append(times[i], time.Since(began))
@@ -212,55 +271,5 @@ func (r *transferRun) clients(ctx context.Context, dsn string, n int, work func(
 	if len(all) == 0 {
 		return timing{}, fmt.Errorf("nothing was done")
 	}
-	return timing{float64(len(all)) / r.duration.Seconds(), all[len(all)*99/100]}, nil
-}
-
-// readers measures sums over both nodes, quiet and under transfers.
-func (r *transferRun) readers(ctx context.Context) error {
-	fmt.Printf("\nsums over two nodes, 2 readers\n%-34s %8s %10s %8s %8s\n", "", "per s", "p99", "torn", "40001")
-	for _, load := range []int{0, 4, 16} {
-		for _, consistency := range []string{"node", "atomic"} {
-			var wrong, refused, total int
-			var mu sync.Mutex
-			stopped := make(chan error, 1)
-			go func() {
-				var err error
-				if load > 0 {
-					_, err = r.transfer(ctx, r.router, "account", load, r.left, r.right)
-				}
-				stopped <- err
-			}()
-			got, err := r.clients(ctx, r.router, 2, func(conn *pgx.Conn, _ *rand.Rand) error {
-				if conn.PgConn().CustomData()["set"] == nil {
-					conn.PgConn().CustomData()["set"] = true
-					if _, err := conn.Exec(ctx, "SET shoal.read_consistency = '"+consistency+"'"); err != nil {
-						return err
-					}
-				}
-				var sum int64
-				err := conn.QueryRow(ctx, "SELECT sum(balance)::bigint FROM account").Scan(&sum)
-				mu.Lock()
-				defer mu.Unlock()
-				total++
-				var e *pgconn.PgError
-				switch {
-				case errors.As(err, &e) && e.Code == "40001": // the snapshots did not agree in time
-					refused++
-					return nil
-				case err == nil && sum != int64(1000*(len(r.left)+len(r.right))):
-					wrong++
-				}
-				return err
-			})
-			if other := <-stopped; err == nil {
-				err = other
-			}
-			if err != nil {
-				return err
-			}
-			name := strings.TrimSpace(fmt.Sprintf("%s, %d writers", consistency, load))
-			fmt.Printf("%-34s %8.0f %10v %7.1f%% %8d\n", name, got.rate, got.p99.Round(10*time.Microsecond), 100*float64(wrong)/float64(max(total, 1)), refused)
-		}
-	}
-	return nil
+	return timing{rate: float64(len(all)) / duration.Seconds(), p99: all[len(all)*99/100]}, nil
 }

@@ -997,3 +997,48 @@ $$;
 
 REVOKE ALL ON FUNCTION pg_shoal.set_function(regprocedure, bigint, integer), pg_shoal.unset_function(regprocedure), pg_shoal.check_function_owner(oid) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_shoal.set_function(regprocedure, bigint, integer), pg_shoal.unset_function(regprocedure) TO PUBLIC;
+-- step 5
+-- What a commit over several nodes writes is one row per node, by an INSERT that routers keep prepared. The decider's row is its decision
+-- and its record for atomic reads at once; the others have a record in pg_shoal.parts. pg_shoal.seen shows both.
+DROP FUNCTION pg_shoal.mark(text, text[], text), pg_shoal.decide(text, text);
+
+ALTER TABLE pg_shoal.seen RENAME TO parts;
+ALTER INDEX pg_shoal.seen_pkey RENAME TO parts_pkey;
+ALTER INDEX pg_shoal.seen_xid RENAME TO parts_xid;
+REVOKE SELECT ON pg_shoal.parts FROM PUBLIC;
+ALTER TABLE pg_shoal.parts
+    ALTER gid TYPE text COLLATE "C",
+    ALTER xid SET DEFAULT pg_current_xact_id(),
+    ADD secret text;
+
+-- Checks of the table are read anew for each row, those of the view below are part of a plan.
+ALTER TABLE pg_shoal.decisions
+    DROP CONSTRAINT decisions_gid_check,
+    DROP CONSTRAINT decisions_outcome_check,
+    ALTER gid TYPE text COLLATE "C",
+    ALTER outcome SET DEFAULT 'commit',
+    ALTER decided_at SET DEFAULT clock_timestamp(),
+    ADD nodes text[], -- that take part; null where somebody has only aborted
+    ADD xid xid8,
+    ADD secret text;
+ALTER TABLE pg_shoal.decisions ALTER xid SET DEFAULT pg_current_xact_id();
+CREATE INDEX decisions_xid ON pg_shoal.decisions (xid);
+
+CREATE VIEW pg_shoal.seen AS
+    SELECT gid, nodes, xid, at FROM pg_shoal.parts
+    UNION ALL
+    SELECT gid, nodes, xid, decided_at FROM pg_shoal.decisions WHERE outcome = 'commit' AND nodes IS NOT NULL;
+GRANT SELECT ON pg_shoal.seen TO PUBLIC;
+
+-- Any role may have to decide and to record its part, but only the coordinator can under this name: its secret's hash ends the gid. Somebody
+-- else's decision would commit half of a transaction, or fail its commit; somebody else's record would make readers believe that there is no
+-- such transaction. Who makes up a name of his own costs readers a further look at it, and nothing else.
+CREATE VIEW pg_shoal.decide AS
+    SELECT gid, nodes, secret FROM pg_shoal.decisions
+    WHERE length(gid) <= 200 AND right(gid, 32) = left(encode(sha256(convert_to(secret, 'UTF8')), 'hex'), 32)
+    WITH CHECK OPTION;
+CREATE VIEW pg_shoal.record AS
+    SELECT gid, nodes, secret FROM pg_shoal.parts
+    WHERE length(gid) <= 200 AND right(gid, 32) = left(encode(sha256(convert_to(secret, 'UTF8')), 'hex'), 32)
+    WITH CHECK OPTION;
+GRANT INSERT ON pg_shoal.decide, pg_shoal.record TO PUBLIC;

@@ -148,6 +148,7 @@ func TestSecurity(t *testing.T) {
 		{"other", "DELETE FROM pg_shoal.tables", "42501"},
 		{"other", "SELECT * FROM pg_shoal.verifier('postgres')", "42501"},
 		{"other", "SELECT * FROM pg_shoal.decisions", "42501"},
+		{"other", "SELECT * FROM pg_shoal.decide, pg_shoal.record", "42501"},
 		{"other", "SELECT pg_shoal.evict('r')", "42501"},
 		{"other", "SELECT pg_shoal.raise_epoch(9)", "42501"},
 		{"other", "SELECT pg_shoal.admit('r', 9, 1)", "42501"},
@@ -213,18 +214,29 @@ func TestDecide(t *testing.T) {
 	gid := func(secret string) string {
 		return one[string](t, admin, "SELECT 'g:' || left(encode(sha256('"+secret+"'), 'hex'), 32)")
 	}
-	if _, err := someone.Exec(testContext(t), "SELECT pg_shoal.decide($1, 'guess')", gid("one")); sqlState(err) != "42501" {
-		t.Errorf("a role that does not know the secret decides: %v", err)
+	write := func(view, gid, secret string) error {
+		_, err := someone.Exec(testContext(t), "INSERT INTO pg_shoal."+view+" (gid, nodes, secret) VALUES ($1, '{n1,n2}', $2)", gid, secret)
+		return err
 	}
-	run(t, someone, "SELECT pg_shoal.decide('"+gid("one")+"', 'one')")
+	for _, view := range []string{"decide", "record"} {
+		if err := write(view, gid("one"), "guess"); sqlState(err) != "44000" {
+			t.Errorf("%s by a role that does not know the secret: %v", view, err)
+		}
+		if err := write(view, gid("one"), "one"); err != nil {
+			t.Error(err)
+		}
+	}
 	if got := one[string](t, admin, "SELECT concat_ws(' ', gid, outcome, decided_by) FROM pg_shoal.decisions"); got != gid("one")+" commit someone" {
 		t.Errorf("decision: %s", got)
 	}
 	run(t, admin, "INSERT INTO pg_shoal.decisions (gid, outcome) VALUES ('"+gid("two")+"', 'abort')")
 	for _, secret := range []string{"one", "two"} {
-		if _, err := someone.Exec(testContext(t), "SELECT pg_shoal.decide($1, $2)", gid(secret), secret); sqlState(err) != "40001" {
+		if err := write("decide", gid(secret), secret); sqlState(err) != "23505" {
 			t.Errorf("%s decided twice: %v", secret, err)
 		}
+	}
+	if got := one[string](t, someone, "SELECT string_agg(concat_ws(' ', gid, nodes), ';') FROM pg_shoal.seen"); got != gid("one")+" {n1,n2};"+gid("one")+" {n1,n2}" {
+		t.Errorf("seen: %s", got)
 	}
 }
 

@@ -153,13 +153,12 @@ func TestAtomicReadWaitsForCommit(t *testing.T) {
 	a, b := accounts(t, setup, "atomic_wait", 30)
 	nodeA, nodeB := nodeWith(t, "atomic_wait", a), nodeWith(t, "atomic_wait", b)
 	gid := twopc.NewID("testcluster", nodeA).GID
-	record := func(gid string) string {
-		return fmt.Sprintf("INSERT INTO pg_shoal.seen VALUES ('%s', '{%s,%s}', pg_current_xact_id())", gid, nodeA, nodeB)
+	record := func(table, gid string) string {
+		return fmt.Sprintf("INSERT INTO pg_shoal.%s (gid, nodes) VALUES ('%s', '{%s,%s}')", table, gid, nodeA, nodeB)
 	}
-	mark := record(gid)
 	connA, connB := connect(t, shared().NodeDSN(nodeA)), connect(t, shared().NodeDSN(nodeB))
-	run(t, connB, "BEGIN", fmt.Sprintf("UPDATE atomic_wait SET balance = balance + 10 WHERE id = %d", b), mark, "PREPARE TRANSACTION '"+gid+"'")
-	run(t, connA, "BEGIN", fmt.Sprintf("UPDATE atomic_wait SET balance = balance - 10 WHERE id = %d", a), mark, "COMMIT")
+	run(t, connB, "BEGIN", fmt.Sprintf("UPDATE atomic_wait SET balance = balance + 10 WHERE id = %d", b), record("parts", gid), "PREPARE TRANSACTION '"+gid+"'")
+	run(t, connA, "BEGIN", fmt.Sprintf("UPDATE atomic_wait SET balance = balance - 10 WHERE id = %d", a), record("decisions", gid), "COMMIT")
 	reader := client(t)
 	expect(t, reader, "2990", "SELECT sum(balance) FROM atomic_wait")
 	run(t, reader, "SET shoal.read_consistency = 'atomic'")
@@ -180,22 +179,30 @@ func TestAtomicReadWaitsForCommit(t *testing.T) {
 		t.Errorf("the sum is %s", sum)
 	}
 	// A name that somebody has only written holds nobody up.
-	run(t, connA, record(twopc.NewID("testcluster", nodeA).GID))
+	run(t, connA, record("decisions", twopc.NewID("testcluster", nodeA).GID), record("parts", twopc.NewID("testcluster", nodeA).GID))
 	expect(t, reader, "3000", "SELECT sum(balance) FROM atomic_wait")
 }
 
-// TestOthersCannotRecord lets a role record the name of a transaction that another one coordinates, which it can read while that is prepared.
+// TestOthersCannotRecord lets a role record and decide a transaction that another one coordinates, whose name it can read while that is prepared.
 func TestOthersCannotRecord(t *testing.T) {
 	setup := client(t)
 	run(t, setup, "CREATE ROLE recorder LOGIN PASSWORD 'secret'")
 	conn := connect(t, shared().RoleDSN(0, "recorder", "secret", "postgres"))
 	gid := twopc.NewID("testcluster", "node2").GID
 	for _, secret := range []string{"'guess'", "NULL"} {
-		_, err := conn.Exec(t.Context(), fmt.Sprintf("SELECT pg_shoal.mark('%s', '{node1,node2}', %s)", gid, secret))
-		refused(t, err, "42501", "can be recorded only by its coordinator")
+		for _, view := range []string{"record", "decide"} {
+			_, err := conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO pg_shoal.%s VALUES ('%s', '{node1,node2}', %s)", view, gid, secret))
+			refused(t, err, "44000", `violates check option for view "`+view+`"`)
+		}
 	}
-	_, err := conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO pg_shoal.seen VALUES ('%s', '{node1}', pg_current_xact_id())", gid))
-	refused(t, err, "42501")
+	for table, code := range map[string]string{"parts": "42501", "decisions": "42501", "seen": "55000"} {
+		_, err := conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO pg_shoal.%s (gid, nodes) VALUES ('%s', '{node1}')", table, gid))
+		refused(t, err, code)
+	}
+	for _, sql := range []string{"SELECT secret FROM pg_shoal.decide", "SELECT secret FROM pg_shoal.parts", "UPDATE pg_shoal.decide SET nodes = NULL", "DELETE FROM pg_shoal.record"} {
+		_, err := conn.Exec(t.Context(), sql)
+		refused(t, err, "42501")
+	}
 }
 
 // TestHoldDecisions keeps decisions off as a reader does that finds no moment without a commit under way: writers wait, and go on when
@@ -212,7 +219,7 @@ func TestHoldDecisions(t *testing.T) {
 		hold := connect(t, shared().NodeDSN("node1"))
 		run(t, hold, "BEGIN", "SELECT pg_shoal.hold_decisions()")
 		commit := later(t, writer, "COMMIT")
-		awaitLock(t, "node1", "pg_shoal.decide")
+		awaitLock(t, "node1", "EXECUTE shoal_")
 		if wakes {
 			run(t, hold, "COMMIT")
 		}

@@ -16,7 +16,7 @@ func TestCommitAtEveryPoint(t *testing.T) {
 	c := startHooked(t, cluster.Options{Nodes: 2})
 	value := 0
 	for _, point := range []string{
-		"before decide node1", "after decide node1", "before prepare node2", "after prepare node2",
+		"before prepare node2", "after prepare node2",
 		"before commit node1", "after commit node1", "before commit prepared node2", "after commit prepared node2",
 	} {
 		for name, bad := range map[string]func(){

@@ -97,6 +97,9 @@ func (e *Error) locate() {
 	}
 }
 
+// Relation is the table or view that the error is about, if the server says so.
+func (e *Error) Relation() (schema, name string) { return e.Schema, e.Table }
+
 // WithDetail sets the detail and returns e.
 func (e *Error) WithDetail(format string, args ...any) *Error {
 	e.Detail = fmt.Sprintf(format, args...)

@@ -115,11 +115,75 @@ func (c *Conn) collect(ctx context.Context) ([][][]byte, error) {
 	return rows, nil
 }
 
+// Send is the first half of Exec, and Receive is the other one. What Send could not send, or not as a whole, the node does not run.
+func (c *Conn) Send(ctx context.Context, sql string) error {
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	c.SendQuery(sql)
+	err := c.heard()
+	if err == nil {
+		err = c.Stream.Flush()
+	}
+	if err != nil {
+		c.Broken = true
+		return c.lost(err)
+	}
+	return nil
+}
+
+// Receive waits for the end of what Send has sent.
+func (c *Conn) Receive(ctx context.Context) error {
+	return c.receive(ctx, nil, func() error { return nil })
+}
+
+// Keep makes sure that the connection has a prepared statement, and returns its name.
+func (c *Conn) Keep(ctx context.Context, id uint64, sql string) (string, error) {
+	if name, known := c.Statements.Name(id); known {
+		return name, nil
+	}
+	if err := c.ready(ctx); err != nil {
+		return "", err
+	}
+	name, evicted := c.Statements.Add(id)
+	out := c.Stream.Out()
+	if evicted != "" {
+		*out = pgwire.AppendClose(*out, pgwire.Statement, evicted)
+	}
+	*out = pgwire.AppendParse(*out, name, c.Wire(sql), nil)
+	*out = pgwire.AppendSync(*out)
+	if err := c.roundTrip(ctx, nil); err != nil {
+		c.Statements.Remove(id)
+		return "", err
+	}
+	return name, nil
+}
+
+var errGone = errors.New("the node has closed the connection")
+
+// heard finds out whether the node has ended the connection already: then what is sent now is lost for certain, and
+// who waited for an answer would not know.
+func (c *Conn) heard() error {
+	if c.Stream.Buffered() == 0 && c.probe.look() == quiet || c.alive() {
+		return nil
+	}
+	return errGone
+}
+
 // roundTrip sends what is pending and reads up to ReadyForQuery.
 func (c *Conn) roundTrip(ctx context.Context, onRow func(msg []byte) error) error {
+	return c.receive(ctx, onRow, c.Stream.Flush)
+}
+
+func (c *Conn) lost(err error) error {
+	return &failure{pgwire.Errorf(codeConnectionFailed, "lost the connection to node %q: %v", c.Key.Node, err), err}
+}
+
+// receive sends and reads up to ReadyForQuery.
+func (c *Conn) receive(ctx context.Context, onRow func(msg []byte) error, send func() error) error {
 	finish := c.cancelWith(ctx)
 	var answer *pgwire.Error
-	err := c.Stream.Flush()
+	err := send()
 	if err == nil {
 		answer, err = c.readResult(onRow)
 	}
@@ -131,7 +195,7 @@ func (c *Conn) roundTrip(ctx context.Context, onRow func(msg []byte) error) erro
 	case answer != nil:
 		err = answer // a FATAL one is followed by the end of the connection, which is no news
 	case err != nil:
-		err = &failure{pgwire.Errorf(codeConnectionFailed, "lost the connection to node %q: %v", c.Key.Node, err), err}
+		err = c.lost(err)
 	default:
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 // execute runs one statement of a text in the simple protocol, without ReadyForQuery. It returns
 // only errors that end the session; all others have been told to the client.
 func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte) error {
-	if entry.statements[i].class != analyze.Begin && !s.staysOnLoop(&entry.statements[i]) {
+	if st := &entry.statements[i]; st.class != analyze.Begin && st.class != analyze.Commit && !s.staysOnLoop(st) {
 		s.task.Detach()
 	}
 	st, err := s.current(ctx, entry, i)

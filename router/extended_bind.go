@@ -333,7 +333,9 @@ func (s *session) segmentOn(ctx context.Context, node string) (*participant, err
 			return nil, err
 		}
 	}
+	s.batching = true
 	p, err := s.answering(ctx, node)
+	s.batching = false
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,13 @@ import (
 
 // collect reads a node's whole answer, without ReadyForQuery and without what only the extended
 // protocol has.
-func (s *session) collect(ctx context.Context, c *pool.Conn) ([]byte, error) {
+func (s *session) collect(_ context.Context, c *pool.Conn) ([]byte, error) {
 	s.task.Detach()
+	return s.answerOf(c)
+}
+
+// answerOf is collect where the caller has made sure that waiting holds nobody up.
+func (s *session) answerOf(c *pool.Conn) ([]byte, error) {
 	if err := c.Stream.Flush(); err != nil {
 		c.Broken = true
 		return nil, lostNode(c.Key.Node)

@@ -157,7 +157,7 @@ func (s *session) answer(ctx context.Context, p *participant) (failed bool, err 
 		r.watchOIDs(true)
 		defer r.watchOIDs(false)
 	}
-	if p.preamble > 0 {
+	if p.owes() {
 		if err := s.readPreamble(p); err != nil {
 			return true, err
 		}

@@ -108,6 +108,7 @@ type Router struct {
 	sizes         sizes
 	motions       chan struct{} // the places of statements that move rows between nodes
 	plans         planSpaces
+	kept          sync.Map // text to id of statements that connections keep prepared for two-phase commit
 	settings      settingSets
 	recoded       recodings
 	counters      counters

@@ -60,6 +60,7 @@ type session struct {
 
 	txn      transaction
 	spare    *participant // kept to be used again
+	batching bool         // a message of the extended protocol is about to be sent to the participant that is asked for
 	replica  bool         // the statement at hand may be answered by a replica
 	last     lastHome
 	extended extended

@@ -177,10 +177,14 @@ func (s *session) exchangeParked(ctx context.Context, p *participant) (failed bo
 }
 
 func (s *session) park(p *participant, t *ioloop.Task) {
+	parkNode(p, t)
+	s.client.Socket.ParkWrites(t)
+}
+
+func parkNode(p *participant, t *ioloop.Task) {
 	node := p.conn.Stream.Socket
 	node.ParkReads(t)
 	node.ParkWrites(t)
-	s.client.Socket.ParkWrites(t)
 }
 
 // statementOver gives connections back when no transaction is open.

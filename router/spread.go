@@ -429,7 +429,7 @@ func (n *nodeRows) next() (bool, error) {
 	if n.ended {
 		return false, nil
 	}
-	if n.part.preamble > 0 {
+	if n.part.owes() {
 		if err := n.s.readPreamble(n.part); err != nil {
 			n.ended = true
 			return false, err

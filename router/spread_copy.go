@@ -66,7 +66,7 @@ type copyOutput struct {
 
 // pass reads one node's data up to its end.
 func (c *copyOutput) pass(n *nodeRows) error {
-	if n.part.preamble > 0 {
+	if n.part.owes() {
 		if err := c.s.readPreamble(n.part); err != nil {
 			n.ended = true
 			return err

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -10,7 +9,6 @@ import (
 	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/pool"
-	"github.com/pgshoal/pgshoal/twopc"
 )
 
 type txMode uint8
@@ -57,7 +55,9 @@ type participant struct {
 	node     string
 	conn     *pool.Conn
 	began    bool
-	preamble int // queries sent ahead whose answers come before those that count
+	preamble int  // queries sent ahead whose answers come before those that count
+	opening  bool // BEGIN was sent ahead of them in the extended protocol
+	unsynced bool // and no Sync with it: a message of the extended protocol follows
 	wrote    bool
 	other    bool // it ran something else than fragments that only read
 	resync   bool // it got messages of the extended protocol and no Sync yet
@@ -66,12 +66,6 @@ type participant struct {
 	oids    *catalog.OIDMap
 	ownOIDs bool // they are of this transaction's own schema
 }
-
-// Node names the participant for two-phase commit.
-func (p *participant) Node() string { return p.node }
-
-// Exec runs one statement for two-phase commit.
-func (p *participant) Exec(ctx context.Context, sql string) error { return p.conn.Exec(ctx, sql) }
 
 // status is what ReadyForQuery says.
 func (t *transaction) status() byte {
@@ -154,9 +148,16 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 			return nil, err
 		}
 	}
+	if !s.batching {
+		p.syncOpening()
+	}
 	p.other = true
 	if s.txn.mode != modeIdle && !p.began {
 		p.began = true
+		if s.batching && len(s.txn.replay) == 0 {
+			p.open(s.txn.begin)
+			return p, nil
+		}
 		p.queue(s.txn.begin)
 		for _, sql := range s.txn.replay {
 			p.queue(sql)
@@ -182,12 +183,36 @@ func (p *participant) queue(sql string) {
 	p.preamble++
 }
 
+// open begins a transaction in the same batch as the statement that follows. The node answers both at once, where it would
+// answer a query of its own with a packet of its own, and wake the router for it.
+func (p *participant) open(begin string) {
+	out := p.conn.Stream.Out()
+	buf := pgwire.AppendParse(*out, "", p.conn.Wire(begin), nil)
+	buf = pgwire.AppendBind(buf, "", "", nil, nil, nil)
+	*out = pgwire.AppendExecute(buf, "", 0)
+	p.opening, p.unsynced = true, true
+}
+
+// syncOpening makes what was opened independent of what follows: after an error PostgreSQL ignores everything up to Sync.
+func (p *participant) syncOpening() {
+	if p.opening && p.unsynced {
+		out := p.conn.Stream.Out()
+		*out = pgwire.AppendSync(*out)
+		p.unsynced = false
+		p.preamble++
+	}
+}
+
+// owes reports that answers come that are not to what counts.
+func (p *participant) owes() bool { return p.opening || p.preamble > 0 }
+
 // flushPreamble runs what was queued, before a use of the connection that cannot read past it.
 func (s *session) flushPreamble(p *participant) error {
-	if p.preamble == 0 {
+	if !p.owes() {
 		return nil
 	}
 	s.task.Detach()
+	p.syncOpening()
 	if err := p.conn.Stream.Flush(); err != nil {
 		p.conn.Broken = true
 		return lostNode(p.node)
@@ -197,7 +222,7 @@ func (s *session) flushPreamble(p *participant) error {
 
 // readPreamble reads the answers to what was queued.
 func (s *session) readPreamble(p *participant) error {
-	for p.preamble > 0 {
+	for p.owes() {
 		typ, msg, err := p.conn.Stream.Next()
 		if err != nil {
 			p.conn.Broken = true
@@ -209,6 +234,8 @@ func (s *session) readPreamble(p *participant) error {
 			return pgwire.ParseError(msg)
 		case 'S':
 			p.conn.ParameterStatus(msg)
+		case 'C':
+			p.opening = false // it came first
 		case 'Z':
 			p.preamble--
 			p.conn.TxStatus = pgwire.ReadyStatus(msg)
@@ -235,163 +262,8 @@ func (s *session) onAll(ctx context.Context, sql string) error {
 	return g.Wait()
 }
 
-// commit ends the transaction on all nodes, or on none. It returns nil when it is durable.
-func (s *session) commit(ctx context.Context) error {
-	s.task.Detach()
-	t := &s.txn
-	if t.failed {
-		return s.rollback(ctx)
-	}
-	var err error
-	switch {
-	case s.schemaChanged:
-		err = s.commitSchema(ctx)
-	default:
-		err = s.commitParts(ctx)
-	}
-	if err != nil && !errors.Is(err, twopc.ErrInDoubt) {
-		s.restore()
-	}
-	s.closeTransaction(ctx)
-	if errors.Is(err, twopc.ErrInDoubt) {
-		return pgwire.Errorf("08007", "the outcome of the transaction is not known yet: %v", err).
-			WithHint("It is settled within seconds; look at its effects before you run it again.")
-	}
-	return err
-}
-
-// commitParts commits what the participants have: plainly where at most one of them wrote.
-func (s *session) commitParts(ctx context.Context) error {
-	parts := slices.DeleteFunc(slices.Clone(s.txn.parts), func(p *participant) bool { return !p.began })
-	for _, p := range parts {
-		if err := s.flushPreamble(p); err != nil {
-			return s.abort(ctx, err)
-		}
-	}
-	if mayWrite(parts) > 1 {
-		if err := s.findWriters(ctx, parts); err != nil {
-			return s.abort(ctx, err)
-		}
-	}
-	// The home node decides when it takes part: what cannot be prepared (temporary tables, NOTIFY)
-	// happens there.
-	home := s.router.view.Load().m.Home
-	slices.SortStableFunc(parts, func(a, b *participant) int { return rank(a, home) - rank(b, home) })
-	writers := 0
-	for _, p := range parts {
-		if p.wrote {
-			writers++
-		}
-	}
-	if writers < 2 {
-		return s.commitPlain(ctx, parts)
-	}
-	list := make([]twopc.Participant, 0, writers)
-	for _, p := range parts[:writers] {
-		list = append(list, p)
-	}
-	m := s.router.view.Load().m
-	id := twopc.NewID(m.Cluster, parts[0].node)
-	s.mu.Lock()
-	s.span.gid = id.GID
-	s.mu.Unlock()
-	err := twopc.Driver{Hook: s.router.cfg.CommitHook, Again: s.another}.Commit(ctx, id, list)
-	s.router.measures.twoPhase(err)
-	if err != nil {
-		_ = s.finishReaders(ctx, parts[writers:], "ROLLBACK")
-		return err
-	}
-	return s.finishReaders(ctx, parts[writers:], "COMMIT")
-}
-
-// another opens a further session on a node, as the client's role.
-func (s *session) another(ctx context.Context, node string) (twopc.Participant, func(), error) {
-	conn, err := s.router.pool.Acquire(ctx, s.poolKey(node), s.creds)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &participant{node: node, conn: conn}, func() { s.router.pool.Release(conn) }, nil
-}
-
-// mayWrite is how many of the participants can have written.
-func mayWrite(parts []*participant) int {
-	n := 0
-	for _, p := range parts {
-		if p.wrote || p.other {
-			n++
-		}
-	}
-	return n
-}
-
-func rank(p *participant, home string) int {
-	switch {
-	case p.wrote && p.node == home:
-		return 0
-	case p.wrote:
-		return 1
-	case p.other:
-		return 2
-	}
-	return 3
-}
-
-// findWriters asks the nodes whose statements looked like reads whether they wrote after all.
-func (s *session) findWriters(ctx context.Context, parts []*participant) error {
-	var g errgroup.Group
-	for _, p := range parts {
-		if p.wrote {
-			continue
-		}
-		g.Go(func() error {
-			rows, err := p.conn.Query(ctx, "SELECT pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL")
-			if err != nil {
-				return err
-			}
-			p.wrote = string(rows[0][0]) == "t"
-			return nil
-		})
-	}
-	return g.Wait()
-}
-
-// commitPlain commits where at most the first participant wrote. The others have nothing that could be lost, so all of
-// them end at once.
-func (s *session) commitPlain(ctx context.Context, parts []*participant) error {
-	if len(parts) == 0 {
-		return nil
-	}
-	for _, p := range parts[1:] {
-		if p.conn.SendQuery("COMMIT"); p.conn.Stream.Flush() != nil {
-			p.conn.Broken = true
-		}
-	}
-	parts[0].conn.SendQuery("COMMIT")
-	answer, err := s.collect(ctx, parts[0].conn)
-	for _, p := range parts[1:] {
-		if !p.conn.Broken {
-			_, _ = s.collect(ctx, p.conn)
-		}
-	}
-	if err == nil {
-		s.txn.committed = answer
-	}
-	return err
-}
-
-// finishReaders ends transactions that wrote nothing; their failure loses nothing.
-func (s *session) finishReaders(ctx context.Context, parts []*participant, how string) error {
-	var g errgroup.Group
-	for _, p := range parts {
-		g.Go(func() error {
-			_ = p.conn.Exec(ctx, how)
-			return nil
-		})
-	}
-	return g.Wait()
-}
-
 func (s *session) abort(ctx context.Context, cause error) error {
+	s.task.Detach()
 	_ = s.onAll(ctx, "ROLLBACK")
 	return cause
 }
@@ -479,7 +351,7 @@ func (s *session) giveBack(p *participant) {
 		s.running = slices.Delete(s.running, i, i+1)
 	}
 	s.mu.Unlock()
-	if p.preamble > 0 {
+	if p.owes() {
 		p.conn.Broken = true
 	}
 	p.conn.Notification = nil

@@ -63,7 +63,6 @@ type picture [accounts + 1]int
 type bank struct {
 	dsns []string
 	seed uint64
-	open sync.WaitGroup // until every client has got something done
 
 	mu        sync.Mutex
 	transfers []transfer
@@ -88,8 +87,6 @@ func (b *bank) count(what outcome) (n int) {
 func (b *bank) client(ctx context.Context, number int, work func(context.Context, *pgx.Conn, *rand.Rand) error) {
 	random := rand.New(rand.NewPCG(b.seed, uint64(number+1)))
 	var conn *pgx.Conn
-	opened := sync.OnceFunc(b.open.Done)
-	defer opened()
 	for ctx.Err() == nil {
 		if conn == nil || conn.IsClosed() {
 			var err error
@@ -106,11 +103,7 @@ func (b *bank) client(ctx context.Context, number int, work func(context.Context
 			}
 		}
 		cancel()
-		if err != nil {
-			continue
-		}
-		opened()
-		if random.IntN(200) == 0 {
+		if err == nil && random.IntN(200) == 0 {
 			closeSoon(conn) // another router next time
 		}
 	}

@@ -9,11 +9,11 @@ import (
 // points are where routers and controllers are made to end or to stop, as package fault names them.
 var points = map[string][]string{
 	"router": {
-		"before-prepare", "after-prepare", "after-decide", "before-commit", "after-commit",
+		"before-prepare", "after-prepare", "before-commit", "after-commit",
 		"before-commit-prepared", "after-commit-prepared", "before-rollback-prepared",
 	},
 	"controller": {
-		"before-ask", "after-ask", "before-record-abort", "after-record-abort", "after-end-holder",
+		"before-ask", "after-ask", "before-record-abort", "after-record-abort",
 		"before-commit-prepared", "after-commit-prepared", "after-rollback-prepared", "before-forget",
 	},
 }

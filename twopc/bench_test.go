@@ -61,7 +61,7 @@ func BenchmarkTransfer(b *testing.B) {
 			list := []Participant{open(b, "n1"), open(b, "n2")}
 			for next() {
 				for i, p := range list {
-					if err := p.Exec(context.Background(), update(id, 2*i-1)); err != nil {
+					if err := exec(context.Background(), p, update(id, 2*i-1)); err != nil {
 						b.Error(err)
 						return
 					}

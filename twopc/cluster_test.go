@@ -41,6 +41,10 @@ CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
 	PERFORM pg_advisory_lock(42); PERFORM pg_advisory_unlock(42); RETURN NULL; END$$;
 CREATE TABLE slow (label text);
 CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait();
+CREATE TABLE at_end (setting text);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+	UPDATE at_end SET setting = current_setting('synchronous_commit') WHERE setting IS NULL; RETURN NULL; END$$;
+CREATE CONSTRAINT TRIGGER note AFTER INSERT ON at_end DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note();
 CREATE ROLE alice LOGIN; CREATE ROLE bob; GRANT bob TO alice;
 GRANT ALL ON ledger TO alice, bob;`
 
@@ -104,25 +108,67 @@ func (c *testNodes) ask(node, database, sql string) []string {
 type testPart struct {
 	name string
 	conn *pgconn.PgConn
+	kept map[string]string // names of prepared statements, by text
+	runs *pgconn.MultiResultReader
 	// gone makes the participant of a coordinator that has crashed: nothing is sent any more.
 	gone *atomic.Bool
 	// loseAnswer ends the connection when the next statement has been run, before it is heard of.
 	loseAnswer atomic.Bool
 }
 
+// nodeError is what a node answered.
+type nodeError struct{ *pgconn.PgError }
+
+func (e nodeError) Relation() (schema, table string) { return e.SchemaName, e.TableName }
+
+func fromNode(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return nodeError{e}
+	}
+	return err
+}
+
 func (p *testPart) Node() string { return p.name }
 
-func (p *testPart) Exec(ctx context.Context, sql string) error {
+func (p *testPart) Keep(ctx context.Context, sql string) (string, error) {
 	if p.gone.Load() {
-		return errors.New("the coordinator has crashed")
+		return "", errCrashed
 	}
-	_, err := p.conn.Exec(ctx, sql).ReadAll()
+	name, known := p.kept[sql]
+	if known {
+		return name, nil
+	}
+	name = fmt.Sprintf("kept_%d", len(p.kept))
+	_, err := p.conn.Prepare(ctx, name, sql, nil)
+	if p.kept == nil {
+		p.kept = make(map[string]string)
+	}
+	p.kept[sql] = name
+	return name, fromNode(err)
+}
+
+var errCrashed = errors.New("the coordinator has crashed")
+
+func (p *testPart) Send(ctx context.Context, sql string) error {
+	if p.gone.Load() {
+		return errCrashed
+	}
+	p.runs = p.conn.Exec(ctx, sql)
+	return nil
+}
+
+func (p *testPart) Receive(context.Context) error {
+	_, err := p.runs.ReadAll()
 	if p.loseAnswer.Load() {
 		_ = p.conn.Conn().Close()
 		return io.ErrUnexpectedEOF
 	}
-	return err
+	return fromNode(err)
 }
+
+// Exec is both.
+func (p *testPart) Exec(ctx context.Context, sql string) error { return exec(ctx, p, sql) }
 
 // transaction is one open transaction on several nodes, which writes the same label on each.
 type transaction struct {

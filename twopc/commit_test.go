@@ -131,7 +131,7 @@ func testNotOpen(t *testing.T, c *testNodes) {
 
 func testCancel(t *testing.T, c *testNodes) {
 	for point, want := range map[string]string{
-		"before prepare n2": "---", "before decide n1": "---",
+		"before prepare n2": "---", "before prepare n3": "---",
 		"before commit n1": "ccc", "before commit prepared n2": "ccc", "before commit prepared n3": "ccc",
 	} {
 		x := c.begin(t, "app", "", "n1", "n2", "n3")
@@ -147,24 +147,23 @@ func testCancel(t *testing.T, c *testNodes) {
 	}
 }
 
+// testSynchronousCommit reads the setting when the transaction ends, in a deferred trigger.
 func testSynchronousCommit(t *testing.T, c *testNodes) {
 	for set, want := range map[string]string{"off": "on", "local": "on", "on": "on", "remote_apply": "remote_apply"} {
 		x := c.begin(t, "app", "", "n1", "n2")
-		x.exec("n1", "SET synchronous_commit = "+set)
-		got := ""
-		hook := on("before commit n1", func() {
-			results, err := x.parts["n1"].conn.Exec(t.Context(), "SHOW synchronous_commit").ReadAll()
-			c.must(err)
-			got = texts(results)[0][0]
-		})
-		c.must(Driver{Hook: hook}.Commit(t.Context(), x.id, x.list))
-		if got != want {
-			t.Errorf("synchronous_commit %s became %s, want %s", set, got, want)
+		for _, node := range []string{"n1", "n2"} {
+			x.exec(node, "SET synchronous_commit = "+set+"; INSERT INTO at_end DEFAULT VALUES")
 		}
-		results, err := x.parts["n1"].conn.Exec(t.Context(), "SHOW synchronous_commit").ReadAll()
-		c.must(err)
-		if after := texts(results)[0][0]; after != set {
-			t.Errorf("synchronous_commit %s is %s after the transaction", set, after)
+		c.must(Commit(t.Context(), x.id, x.list))
+		for _, node := range []string{"n1", "n2"} {
+			if got := c.ask(node, "app", "DELETE FROM at_end WHERE setting IS NOT NULL RETURNING setting"); len(got) != 1 || got[0] != want {
+				t.Errorf("synchronous_commit %s became %s on %s, want %s", set, got, node, want)
+			}
+			results, err := x.parts[node].conn.Exec(t.Context(), "SHOW synchronous_commit").ReadAll()
+			c.must(err)
+			if after := texts(results)[0][0]; after != set {
+				t.Errorf("synchronous_commit %s is %s after the transaction", set, after)
+			}
 		}
 	}
 }
@@ -174,7 +173,7 @@ func testRole(t *testing.T, c *testNodes) {
 	for _, fail := range []bool{false, true} {
 		x := c.begin(t, "app", "alice", "n1", "n2", "n3")
 		for _, p := range x.list {
-			c.must(p.Exec(t.Context(), "SET LOCAL ROLE bob"))
+			c.must(exec(t.Context(), p, "SET LOCAL ROLE bob"))
 		}
 		want := "ccc"
 		if fail {
@@ -196,7 +195,7 @@ func testRole(t *testing.T, c *testNodes) {
 
 // testFaults breaks something at every named point, and then recovery works.
 func testFaults(t *testing.T, c *testNodes) {
-	points := []string{"decide n1", "prepare n2", "prepare n3", "commit n1", "commit prepared n2", "commit prepared n3"}
+	points := []string{"prepare n2", "prepare n3", "commit n1", "commit prepared n2", "commit prepared n3"}
 	for _, point := range points {
 		node := point[strings.LastIndexByte(point, ' ')+1:]
 		for fault, at := range map[string]struct {
@@ -259,7 +258,7 @@ func (x *transaction) awaitOver() {
 // testPause stops the coordinator at a point, lets recovery decide, and wakes it up.
 func testPause(t *testing.T, c *testNodes) {
 	for point, want := range map[string]string{
-		"before decide n1": "---", "after decide n1": "---", "before commit n1": "---",
+		"after prepare n3": "---", "before commit n1": "---",
 		"after commit n1": "ccc", "before commit prepared n2": "ccc",
 	} {
 		x := c.begin(t, "app", "", "n1", "n2", "n3")
@@ -282,7 +281,7 @@ func testPause(t *testing.T, c *testNodes) {
 		if (err == nil) != (want == "ccc") {
 			t.Errorf("paused %s: %v", point, err)
 		}
-		if point == "before decide n1" && sqlState(err) != "40001" {
+		if want == "---" && sqlState(err) != "40001" {
 			t.Errorf("paused %s: %v, want a serialization failure", point, err)
 		}
 		x.wantState(want)

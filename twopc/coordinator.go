@@ -6,8 +6,8 @@ import "slices"
 // I/O: answers go in, actions come out. Participants answer in any order; a phase begins when all
 // of the one before have answered.
 //
-// The decision row is written while the others prepare: it costs no round trip of its own, and
-// it decides nothing before the decider commits.
+// The decision row is written together with the decider's COMMIT, in one message. So what is written is about
+// to be committed, and nobody who wants to make the decision impossible waits for a coordinator that sleeps.
 type coordinator struct {
 	phase   phase
 	answers []answer // of the current phase, by participant; 0 where nothing was asked
@@ -28,7 +28,10 @@ const (
 // newCoordinator begins the commit of n participants, of which the first is the decider.
 func newCoordinator(n int) (*coordinator, []action) {
 	c := &coordinator{answers: make([]answer, n)}
-	actions := []action{{decide, 0}}
+	if n == 1 {
+		return c, c.begin(deciding, []action{{commit, 0}})
+	}
+	var actions []action
 	for i := 1; i < n; i++ {
 		actions = append(actions, action{prepare, i})
 	}
@@ -75,7 +78,7 @@ func (c *coordinator) finish() {
 }
 
 func (c *coordinator) prepared() []action {
-	if !slices.ContainsFunc(c.answers, func(a answer) bool { return a != yes }) {
+	if !slices.ContainsFunc(c.answers[1:], func(a answer) bool { return a != yes }) {
 		return c.begin(deciding, []action{{commit, 0}})
 	}
 	// Nobody was told to commit, so nobody will be, whatever the lost ones did: when they have
@@ -93,14 +96,15 @@ func (c *coordinator) prepared() []action {
 
 func (c *coordinator) decided(a answer) []action {
 	next, s := completing, commitPrepared
+	var actions []action
 	switch a {
 	case lost:
 		c.phase = doneInDoubt // only recovery can tell, and whoever guesses may be wrong
 		return nil
 	case no:
 		next, s = aborting, rollbackPrepared
+		actions = append(actions, action{rollback, 0}) // a row that was refused leaves a failed transaction behind
 	}
-	var actions []action
 	for i := 1; i < len(c.answers); i++ {
 		actions = append(actions, action{s, i})
 	}

@@ -24,7 +24,7 @@ func TestRepeatedAnswers(t *testing.T) {
 				case got == yes:
 				case a.step == commit && got == lost:
 					want = inDoubt
-				case a.step == prepare || a.step == decide || a.step == commit:
+				case a.step == prepare || a.step == commit:
 					want = rolledBack
 				}
 				before := c.phase

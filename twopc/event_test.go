@@ -1,8 +1,9 @@
 package twopc
 
-import "strings"
-
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 const (
 	bugNone             bug = ""
@@ -28,7 +29,8 @@ type event struct {
 type eventKind uint8
 
 const (
-	nodeRuns eventKind = iota
+	nodeRuns   eventKind = iota
+	nodeWrites           // the decision row; the commit that came with it follows
 	coordinatorHears
 	coordinatorGivesUp
 	linkBreaks
@@ -78,6 +80,7 @@ func (e event) String() string {
 		return "coordinator crashes"
 	}
 	format := map[eventKind]string{
+		nodeWrites:       "%s writes the decision",
 		coordinatorHears: "coordinator hears %s", coordinatorGivesUp: "coordinator loses %s",
 		linkBreaks: "connection to %s breaks", ghostVanishes: "%s gets no more of the lost connection",
 		nodeNotices: "%s notices the lost connection", nodeCrashes: "%s crashes", nodeStarts: "%s starts",
@@ -89,7 +92,7 @@ func (e event) String() string {
 // events calls f for everything that can happen next.
 func (w *world) events(b bug, f func(event)) {
 	for i := range parts {
-		w.nodeEvents(i, f)
+		w.nodeEvents(i, b, f)
 	}
 	if !w.crashed {
 		f(event{kind: coordinatorCrashes})
@@ -103,7 +106,7 @@ func (w *world) events(b bug, f func(event)) {
 	w.forgetEvents(b, f)
 }
 
-func (w *world) nodeEvents(i int, f func(event)) {
+func (w *world) nodeEvents(i int, b bug, f func(event)) {
 	up := !w.down[i]
 	if w.outbox[i] != 0 {
 		f(event{kind: coordinatorHears, part: i})
@@ -118,6 +121,9 @@ func (w *world) nodeEvents(i int, f func(event)) {
 		if w.mayFail(i, s) {
 			f(event{kind: nodeRuns, part: i, step: s, fail: true})
 		}
+	}
+	if (w.inbox[i] == commit && up || w.ghost[i] == commit) && w.tx[i] == txOpen && w.mayDecide(b) {
+		f(event{kind: nodeWrites, part: i})
 	}
 	if s := w.ghost[i]; s != 0 {
 		f(event{kind: ghostRuns, part: i, step: s})
@@ -190,6 +196,8 @@ func (w *world) apply(e event, b bug) string {
 		w.outbox[i] = w.run(i, e.step, e.fail, b)
 		w.inbox[i] = 0
 		return "answers " + w.outbox[i].String()
+	case nodeWrites:
+		w.tx[i] = txDecided
 	case coordinatorHears:
 		a := w.outbox[i]
 		w.outbox[i] = 0

@@ -21,12 +21,16 @@ type decisions struct{ node, database, outcome string }
 type mark struct {
 	xid, started string // of the server; a restart or a failover makes the mark void
 	at           time.Time
-	// prepared are the gids that were prepared on any node after the mark was made; for outcomeSeen only.
+	// prepared are the gids that were prepared on any node after the mark was made; not for aborts.
 	prepared []string
 }
 
-// outcomeSeen stands for the records that atomic reads compare.
-const outcomeSeen = "seen"
+// Which rows are meant: those of pg_shoal.decisions by their outcome, and the records of pg_shoal.parts.
+const (
+	outcomeCommit = "commit"
+	outcomeAbort  = "abort"
+	outcomePart   = "part"
+)
 
 // memory removes decision rows when nobody can need them any more, and not before.
 //
@@ -35,9 +39,9 @@ const outcomeSeen = "seen"
 // abort row is needed while its coordinator may still decide, which is as long as the decider's
 // transaction is open; it began before the row was written.
 //
-// A record of pg_shoal.seen is needed while a reader may have a snapshot from before the transaction committed on another
+// A record for atomic reads, which a commit row is too, is needed while a reader may have a snapshot from before the transaction committed on another
 // node. It was prepared on all when the record was marked, and committed on all when it was not prepared any more at
-// the listing after that; readers align their snapshots within seconds, and it stays for a minute.
+// the listing after that; readers align their snapshots within seconds, and it stays for a minute. Commit rows stay longer.
 //
 // The age that rows must have besides is for a failover that lost what was acknowledged last: a
 // participant may be prepared again, and must still find the decision.
@@ -69,7 +73,7 @@ func (m *memory) forget(ctx context.Context, nodes Nodes, cluster string, names 
 	total := 0
 	began := time.Now()
 	for _, at := range places {
-		for _, at.outcome = range []string{"commit", "abort", outcomeSeen} {
+		for _, at.outcome = range []string{outcomeCommit, outcomeAbort, outcomePart} {
 			n, err := m.forgetAt(ctx, nodes, at, prepared)
 			total += n
 			if err != nil {
@@ -86,7 +90,7 @@ func (m *memory) listAfter(ctx context.Context, nodes Nodes, cluster string, nam
 	l := list(ctx, nodes, cluster, names)
 	for at, made := range m.marks {
 		switch {
-		case at.outcome != outcomeSeen || made.at.Before(began):
+		case at.outcome == outcomeAbort || made.at.Before(began):
 		case len(l.away) > 0:
 			delete(m.marks, at)
 		default:
@@ -98,13 +102,14 @@ func (m *memory) listAfter(ctx context.Context, nodes Nodes, cluster string, nam
 
 func (m *memory) forgetAt(ctx context.Context, nodes Nodes, at decisions, prepared []string) (int, error) {
 	old, marked := m.marks[at]
-	keep := m.keepCommit
+	keep := m.keepSeen
 	switch at.outcome {
-	case "abort":
+	case outcomeAbort:
 		keep = m.keepAbort
-	case outcomeSeen:
-		keep, prepared = m.keepSeen, slices.Concat(prepared, old.prepared)
+	case outcomeCommit:
+		keep = max(keep, m.keepCommit)
 	}
+	prepared = slices.Concat(prepared, old.prepared)
 	if marked && time.Since(old.at) < keep {
 		return 0, nil
 	}
@@ -152,7 +157,7 @@ func databases(ctx context.Context, nodes Nodes, names []string) ([]decisions, m
 			failed[node] = err
 		}
 		for _, row := range rows {
-			known, err := nodes.Query(ctx, node, row[0], "SELECT WHERE to_regclass('pg_shoal.seen') IS NOT NULL")
+			known, err := nodes.Query(ctx, node, row[0], "SELECT WHERE to_regclass('pg_shoal.parts') IS NOT NULL")
 			if err != nil {
 				failed[node] = err
 			}
@@ -171,9 +176,9 @@ func remove(ctx context.Context, nodes Nodes, at decisions, old mark, prepared [
 	}
 	table, condition := "decisions", " AND outcome = "+quote(at.outcome)
 	switch at.outcome {
-	case outcomeSeen:
-		table, condition = "seen", ""
-	case "abort":
+	case outcomePart:
+		table, condition = "parts", ""
+	case outcomeAbort:
 		condition += ` AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start <= d.decided_at)`
 	}

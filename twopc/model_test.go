@@ -35,6 +35,7 @@ func (w *world) partKey(i int) uint32 {
 	p.add(uint8(w.inbox[i]), 3)
 	p.add(uint8(w.outbox[i]), 3)
 	p.add(uint8(w.ghost[i]), 3)
+	p.flag(w.unsent[i])
 	p.flag(w.forget[i])
 	for k := range w.recs {
 		p.flag(w.recs[k].listed[i])
@@ -59,7 +60,6 @@ func (w world) key() key {
 	p.add(uint8(w.row-saysCommit), 2)
 	for k := range w.recs {
 		p.add(uint8(w.recs[k].state), 4)
-		p.flag(w.recs[k].ended)
 	}
 	a, b := w.partKey(1), w.partKey(2)
 	return key{p.bits, w.partKey(0), min(a, b), max(a, b)}
@@ -68,7 +68,6 @@ func (w world) key() key {
 func (r *recoverer) order() uint32 {
 	var p packer
 	p.add(uint8(r.state), 4)
-	p.flag(r.ended)
 	p.add(uint8(r.answers[1])+uint8(r.answers[2]), 4)
 	return p.bits
 }
@@ -86,7 +85,7 @@ func (w *world) simplify() {
 		w.phase = map[outcome]phase{undecided: doneInDoubt, committed: doneCommitted, rolledBack: doneRolledBack}[w.coordinator().outcome()]
 	}
 	if w.phase >= doneCommitted {
-		w.answers = [parts]answer{}
+		w.answers, w.unsent = [parts]answer{}, [parts]bool{}
 	}
 	for i := range parts {
 		if w.tx[i].final() {
@@ -163,6 +162,9 @@ func (c *checker) tell(broken string, at int) string {
 // settles checks that from here on recovery alone brings everything to its end, once all nodes are
 // up and even if nobody else ever does anything again.
 func (c *checker) settles(w *world) string {
+	if w.tx[0] == txDecided {
+		return "" // a node that commits comes to an end by itself, and the worlds in which it has are visited too
+	}
 	alone := world{tx: w.tx, row: w.row, phase: preparing, answers: [parts]answer{pending, pending, pending}}
 	if text, known := c.settled[alone]; known {
 		return text

@@ -57,7 +57,7 @@ func (r Report) Settled() int {
 }
 
 // lockTimeout is how long recovery waits for a decision that is written and not committed. It is
-// long for a coordinator whose COMMIT is on its way, and short for the others in the queue.
+// long for a commit, and short for the others in the queue.
 const lockTimeout = time.Second
 
 // Recover settles the transactions of the cluster that are prepared on the given nodes for longer
@@ -210,15 +210,8 @@ func recoveryStatement(s step, gid string) string {
 		// The settings hold for this statement; the insert waits for whoever has written the row.
 		return fmt.Sprintf(`WITH settings AS MATERIALIZED (SELECT
 set_config('lock_timeout', '%d', true), set_config('synchronous_commit', 'on', true))
-INSERT INTO pg_shoal.decisions (gid, outcome) SELECT %s, 'abort' FROM settings
+INSERT INTO pg_shoal.decisions (gid, outcome, xid) SELECT %s, 'abort', NULL FROM settings
 ON CONFLICT (gid) DO NOTHING RETURNING outcome`, lockTimeout.Milliseconds(), quote(gid))
-	case endHolder:
-		// Only one that waits for its coordinator: one that is committing must not be disturbed.
-		return fmt.Sprintf(`WITH holder AS MATERIALIZED (SELECT pid FROM pg_catalog.pg_stat_activity
-  WHERE state = 'idle in transaction' AND datname = current_database() AND pid <> pg_backend_pid()
-    AND starts_with(query, %s) AND position(%s IN query) > 0)
-SELECT pid FROM holder WHERE pg_terminate_backend(pid, 2000)`,
-			quote(inTransaction), quote("pg_shoal.decide("+quote(gid)+", "))
 	}
-	return statement(s, ID{GID: gid})
+	return statement(s, ID{GID: gid}, "")
 }

@@ -6,7 +6,6 @@ import "slices"
 // pure. Any number of recoveries may work on the same transaction, while its coordinator does too.
 type recovery struct {
 	state   recoveryState
-	ended   bool     // a holder was ended already
 	answers []answer // while finishing, by participant; 0 for those that were not found prepared
 }
 
@@ -15,7 +14,6 @@ type recoveryState uint8
 const (
 	asking recoveryState = iota + 1
 	recording
-	ending
 	askingAgain
 	finishingCommit
 	finishingRollback
@@ -26,7 +24,7 @@ const (
 )
 
 var recoveryStateNames = [...]string{
-	asking: "asking", recording: "recording", ending: "ending", askingAgain: "asking again",
+	asking: "asking", recording: "recording", askingAgain: "asking again",
 	finishingCommit: "committing", finishingRollback: "rolling back",
 	settledCommit: "committed", settledRollback: "rolled back",
 	leftUnreachable: "left: a node is unreachable", leftUndecided: "left: the decider is busy with it",
@@ -54,15 +52,6 @@ func (r *recovery) answer(part int, a answer) []action {
 		return r.asked(a)
 	case recording:
 		return r.recorded(a)
-	case ending:
-		if a == no {
-			// Nobody sleeps on it: the decider has just ended, or is committing.
-			r.state = askingAgain
-			return []action{{ask, 0}}
-		}
-		r.ended = true
-		r.state = recording
-		return []action{{recordAbort, 0}}
 	case finishingCommit, finishingRollback:
 		r.finished(part, a)
 	}
@@ -89,10 +78,8 @@ func (r *recovery) recorded(a answer) []action {
 	switch {
 	case a == yes:
 		return r.finish(finishingRollback, rollbackPrepared)
-	case a == held && !r.ended:
-		r.state = ending
-		return []action{{endHolder, 0}}
 	case a == held:
+		// Its row and its COMMIT came in one message, so it comes to its end by itself.
 		r.state = leftUndecided
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 			switch d.Cmd {
 			case "commit":
 				w = newWorld()
-				return w.story([]action{{decide, 0}, {prepare, 1}, {prepare, 2}}) + "\n"
+				return w.story([]action{{prepare, 1}, {prepare, 2}}) + "\n"
 			case "run":
 				return w.play(t, d.Input) + w.summary()
 			case "settle":

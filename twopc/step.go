@@ -6,9 +6,7 @@ type step uint8
 const (
 	// prepare makes a participant promise that it can commit.
 	prepare step = iota + 1
-	// decide writes the decision row into the decider's open transaction.
-	decide
-	// commit ends the decider's transaction, which makes the decision.
+	// commit writes the decision row into the decider's open transaction and ends it, which makes the decision.
 	commit
 	// commitPrepared and rollbackPrepared complete a participant as it was decided.
 	commitPrepared
@@ -19,14 +17,12 @@ const (
 	ask
 	// recordAbort makes the decision to commit impossible.
 	recordAbort
-	// endHolder ends the decider's backend that has an uncommitted decision and does nothing.
-	endHolder
 )
 
 var stepNames = [...]string{
-	prepare: "prepare", decide: "decide", commit: "commit",
+	prepare: "prepare", commit: "commit",
 	commitPrepared: "commit prepared", rollbackPrepared: "rollback prepared", rollback: "rollback",
-	ask: "ask", recordAbort: "record abort", endHolder: "end holder",
+	ask: "ask", recordAbort: "record abort",
 }
 
 func (s step) String() string { return stepNames[s] }
@@ -54,7 +50,7 @@ const (
 	saysAbort
 	saysNothing
 
-	// held is an answer to recordAbort: a transaction that is still open has written the decision.
+	// held is an answer to recordAbort: the decider is committing.
 	held
 )
 

@@ -1,7 +1,7 @@
 // Package twopc makes a transaction over several nodes all or nothing: it prepares, decides,
 // commits, and settles what a crash has left in doubt.
 //
-// The participants of a transaction prepare, except one, the decider, which writes a decision row
+// The participants of a transaction prepare, except one, the decider, which then writes a decision row
 // in its own part and commits: that commit is the decision. What is prepared and was not
 // completed is found by recovery, which asks the decider. No decision means that there must never
 // be one: recovery first records that it is aborted, under the same key, and then rolls back.
@@ -18,17 +18,23 @@ package twopc
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/pgshoal/pgshoal/pgwire"
 )
 
 // Participant is a node's open transaction.
 type Participant interface {
 	Node() string
-	// Exec runs one string of statements in the simple protocol. An error that the node answered has
-	// a SQLState method.
-	Exec(ctx context.Context, sql string) error
+	// Keep returns the name of a statement that the session has prepared from then on; the text is one of few.
+	Keep(ctx context.Context, sql string) (name string, err error)
+	// Send begins to run one string of statements in the simple protocol, and Receive waits for their end. An error that the
+	// node answered has the methods SQLState and Relation, which is the schema and the table that it is about, if any.
+	Send(ctx context.Context, sql string) error
+	Receive(ctx context.Context) error
 }
 
 // ErrInDoubt is a commit whose outcome this process could not learn; recovery settles it.
@@ -74,11 +80,7 @@ func (d Driver) Commit(ctx context.Context, id ID, participants []Participant) e
 	if len(participants) == 0 {
 		return errNoParticipants
 	}
-	names := make([]string, len(participants))
-	for i, p := range participants {
-		names[i] = quote(p.Node())
-	}
-	id.nodes = "ARRAY[" + strings.Join(names, ", ") + "]"
+	id.nodes = nodesLiteral(participants)
 	c, actions := newCoordinator(len(participants))
 	var cause error
 	for len(actions) > 0 {
@@ -93,7 +95,11 @@ func (d Driver) Commit(ctx context.Context, id ID, participants []Participant) e
 		}
 		var next []action
 		for i, a := range actions {
-			next = append(next, c.answer(a.part, classify(errs[i]))...)
+			got := classify(errs[i])
+			if _, never := errs[i].(*unsent); never && a.step == commit {
+				got = no // PostgreSQL runs no half of a message, so there is no doubt
+			}
+			next = append(next, c.answer(a.part, got)...)
 		}
 		actions = next
 	}
@@ -106,6 +112,25 @@ func (d Driver) Commit(ctx context.Context, id ID, participants []Participant) e
 	return cause
 }
 
+// nodesLiteral is an array of names. A literal of the whole array costs a node less than one that it has to put together.
+func nodesLiteral(participants []Participant) string {
+	names, plain := make([]string, len(participants)), true
+	for i, p := range participants {
+		names[i] = p.Node()
+		plain = plain && plainName.MatchString(names[i]) && !strings.EqualFold(names[i], "null")
+	}
+	if plain {
+		return "'{" + strings.Join(names, ",") + "}'"
+	}
+	for i := range names {
+		names[i] = quote(names[i])
+	}
+	return "ARRAY[" + strings.Join(names, ", ") + "]"
+}
+
+// plainName is a name that means itself in the literal of an array.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
 func (d Driver) timeout() time.Duration {
 	if d.Timeout > 0 {
 		return d.Timeout
@@ -113,37 +138,87 @@ func (d Driver) timeout() time.Duration {
 	return defaultTimeout
 }
 
-// perform runs the actions of one phase, each on its own participant, at the same time.
+// perform runs the actions of one phase, each on its own participant, at the same time: all are sent before one is waited for.
+// The caller's goroutine does it all, so that participants may be sockets that only it can wait for.
 func (d Driver) perform(ctx context.Context, id ID, participants []Participant, actions []action) []error {
 	errs := make([]error, len(actions))
-	var group sync.WaitGroup
-	for i, a := range actions[1:] {
-		group.Go(func() { errs[i+1] = d.run(ctx, id, participants[a.part], a.step) })
+	for i, a := range actions {
+		d.hook("before", a.step, participants[a.part])
+		if err := send(ctx, id, participants[a.part], a.step); err != nil {
+			errs[i] = &unsent{err}
+		}
 	}
-	errs[0] = d.run(ctx, id, participants[actions[0].part], actions[0].step)
-	group.Wait()
+	for i, a := range actions {
+		if errs[i] == nil {
+			errs[i] = receive(ctx, id, participants[a.part], a.step)
+		}
+		if !d.triesAgain(a.step, errs[i]) {
+			d.hook("after", a.step, participants[a.part])
+		}
+	}
+	d.tryAgain(ctx, id, participants, actions, errs)
 	return errs
 }
 
-func (d Driver) run(ctx context.Context, id ID, p Participant, s step) error {
+// hook is a function of its own, so that no text is made where nobody wants it.
+func (d Driver) hook(when string, s step, p Participant) {
 	if d.Hook != nil {
-		d.Hook("before " + s.String() + " " + p.Node())
-		defer func() { d.Hook("after " + s.String() + " " + p.Node()) }()
+		d.Hook(when + " " + s.String() + " " + p.Node())
 	}
-	err := complete(ctx, id, p, s)
-	if s == commitPrepared && d.Again != nil && classify(err) == lost {
-		return d.again(ctx, id, p.Node(), err)
+}
+
+func send(ctx context.Context, id ID, p Participant, s step) error {
+	name := ""
+	if row := rows[s]; row != "" {
+		var err error
+		if name, err = p.Keep(ctx, row); err != nil {
+			return err
+		}
+	}
+	return p.Send(ctx, statement(s, id, name))
+}
+
+// receive waits for a step, and does it as the owner of the prepared transaction where that takes another role.
+func receive(ctx context.Context, id ID, p Participant, s step) error {
+	err := p.Receive(ctx)
+	if (s == commitPrepared || s == rollbackPrepared) && sqlState(err) == codeNotOwner {
+		return finishAsOwner(ctx, id, p, s)
+	}
+	if (s == prepare || s == commit) && err != nil {
+		return explain(err, id)
 	}
 	return err
 }
 
-// complete runs a step, as the owner of the prepared transaction where that takes another role.
-func complete(ctx context.Context, id ID, p Participant, s step) error {
-	err := p.Exec(ctx, statement(s, id))
-	if (s == commitPrepared || s == rollbackPrepared) && sqlState(err) == codeNotOwner {
-		return finishAsOwner(ctx, id, p, s)
+func exec(ctx context.Context, p Participant, sql string) error {
+	if err := p.Send(ctx, sql); err != nil {
+		return err
 	}
-	return err
+	return p.Receive(ctx)
+}
+
+func (d Driver) triesAgain(s step, err error) bool {
+	return s == commitPrepared && d.Again != nil && classify(err) == lost
+}
+
+// unsent is a request that did not get to its node as a whole.
+type unsent struct{ error }
+
+func (u *unsent) Unwrap() error { return u.error }
+
+// tryAgain tries what is lost of the last phase in other sessions, all nodes at the same time.
+func (d Driver) tryAgain(ctx context.Context, id ID, participants []Participant, actions []action, errs []error) {
+	var group sync.WaitGroup
+	for i, a := range actions {
+		if d.triesAgain(a.step, errs[i]) {
+			p := participants[a.part]
+			group.Go(func() {
+				errs[i] = d.again(ctx, id, p.Node(), errs[i])
+				d.hook("after", a.step, p)
+			})
+		}
+	}
+	group.Wait()
 }
 
 // again tries COMMIT PREPARED in other sessions of a node. A transaction that is not there any more was committed: nothing else
@@ -161,7 +236,9 @@ func (d Driver) again(ctx context.Context, id ID, node string, err error) error 
 		if failed != nil {
 			continue
 		}
-		failed = complete(ctx, id, p, commitPrepared)
+		if failed = send(ctx, id, p, commitPrepared); failed == nil {
+			failed = receive(ctx, id, p, commitPrepared)
+		}
 		done()
 		switch {
 		case failed == nil || sqlState(failed) == codeUnknownGID:
@@ -179,26 +256,42 @@ const (
 	codeLockNotGot = "55P03"
 	codeNoDatabase = "3D000"
 	codeNoTable    = "42P01"
+
+	codeDuplicate     = "23505"
+	codeNull          = "23502"
+	codeSerialization = "40001"
+	codeNoTransaction = "25P01"
 )
 
-// inTransaction fails where no transaction is open or where it has failed. There PostgreSQL answers
-// PREPARE TRANSACTION with a success that prepares nothing, and a decision would be made at once.
-const inTransaction = "SAVEPOINT pg_shoal; RELEASE pg_shoal; "
-
-// durable makes the end of the transaction survive the node, whatever the session has chosen: half
+// row is an INSERT into one of the views that take a coordinator's rows, to be kept prepared.
+//
+// Where no transaction is open, PostgreSQL would decide at once, or prepare the row alone. There the statement and its transaction began at
+// the same time, the row has no name, and PostgreSQL refuses it. In a transaction that has failed it refuses any statement.
+//
+// The condition is always true. It makes the end of the transaction survive the node, whatever the session has chosen: half
 // of a transaction must not get lost.
-const durable = `SELECT CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')` +
-	` THEN pg_catalog.set_config('synchronous_commit', 'on', true) END`
+func row(view string) string {
+	return "INSERT INTO pg_shoal." + view + " (gid, nodes, secret) SELECT " +
+		"CASE WHEN pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp() THEN NULL ELSE $1::pg_catalog.text END, " +
+		"$2::pg_catalog._text, $3::pg_catalog.text " +
+		"WHERE CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}'::pg_catalog._text) " +
+		"THEN pg_catalog.set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END"
+}
 
-// statement is the SQL of a participant's step.
-func statement(s step, id ID) string {
+// rows are what participants write before they prepare or commit.
+var rows = [...]string{prepare: row("record"), commit: row("decide"), recordAbort: ""}
+
+// executes begins what a participant runs that writes its row, for recovery to know it by.
+const executes = "EXECUTE "
+
+// statement is the SQL of a participant's step. The name is that of its row's statement. The row comes in one message with what
+// ends the transaction: nobody can fall asleep between them.
+func statement(s step, id ID, name string) string {
 	switch s {
 	case prepare:
-		return inTransaction + durable + record(id) + "; PREPARE TRANSACTION " + quote(id.GID)
-	case decide:
-		return inTransaction + durable + record(id) + ", pg_shoal.decide(" + quote(id.GID) + ", " + quote(id.secret) + ")"
+		return execute(name, id) + "; PREPARE TRANSACTION " + quote(id.GID)
 	case commit:
-		return "COMMIT"
+		return execute(name, id) + "; COMMIT"
 	case commitPrepared:
 		return "COMMIT PREPARED " + quote(id.GID)
 	case rollbackPrepared:
@@ -207,20 +300,39 @@ func statement(s step, id ID) string {
 	return "ROLLBACK"
 }
 
-// record records the part where it commits, for atomic reads.
-func record(id ID) string {
-	return ", pg_shoal.mark(" + quote(id.GID) + ", " + id.nodes + ", " + quote(id.secret) + ")"
+func execute(name string, id ID) string {
+	return executes + name + "(" + quote(id.GID) + ", " + id.nodes + ", " + quote(id.secret) + ")"
+}
+
+// explain says what an error about a row of pg_shoal means; the application has no such tables.
+func explain(err error, id ID) error {
+	var about interface{ Relation() (schema, table string) }
+	if !errors.As(err, &about) {
+		return err
+	}
+	if schema, _ := about.Relation(); schema != "pg_shoal" {
+		return err
+	}
+	switch sqlState(err) {
+	case codeDuplicate:
+		e := pgwire.Errorf(codeSerialization, "transaction %s was already decided", id.GID).WithHint("Run the transaction again.")
+		e.Detail = "Recovery settled it while it was about to commit."
+		return e
+	case codeNull:
+		return pgwire.Errorf(codeNoTransaction, "there is no transaction in progress")
+	}
+	return err
 }
 
 // finishAsOwner completes a transaction that SET LOCAL ROLE had made another role's: that role
 // ended with the transaction, and PostgreSQL lets only the owner complete it.
 func finishAsOwner(ctx context.Context, id ID, p Participant, s step) error {
-	if err := p.Exec(ctx, "SELECT pg_catalog.set_config('pg_shoal.role', pg_catalog.current_setting('role'), false), "+
+	if err := exec(ctx, p, "SELECT pg_catalog.set_config('pg_shoal.role', pg_catalog.current_setting('role'), false), "+
 		"pg_catalog.set_config('role', (SELECT owner FROM pg_catalog.pg_prepared_xacts WHERE gid = "+quote(id.GID)+"), false)"); err != nil {
 		return err
 	}
-	err := p.Exec(ctx, statement(s, id))
-	back := p.Exec(ctx, "SELECT pg_catalog.set_config('role', pg_catalog.current_setting('pg_shoal.role'), false)")
+	err := exec(ctx, p, statement(s, id, ""))
+	back := exec(ctx, p, "SELECT pg_catalog.set_config('role', pg_catalog.current_setting('pg_shoal.role'), false)")
 	return errors.Join(err, back)
 }
 

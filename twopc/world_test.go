@@ -21,6 +21,7 @@ type world struct {
 	inbox  [parts]step   // a request on its way to the node
 	outbox [parts]answer // an answer on its way back
 	ghost  [parts]step   // a request whose sender is cut off; the node may still run it
+	unsent [parts]bool   // the connection was broken before the request, and the coordinator knows
 
 	recs [2]recoverer
 	// late are the statements that recoveries ever sent. Any of them may arrive, or arrive again, at any
@@ -37,7 +38,6 @@ type lateness struct{ recordAbort, commitPrepared, rollbackPrepared bool }
 type recoverer struct {
 	listed  [parts]bool
 	state   recoveryState // 0 while listing
-	ended   bool
 	answers [parts]answer
 }
 
@@ -52,7 +52,7 @@ const (
 	txRolledBack
 )
 
-var txNames = [...]string{"open", "open, decision written", "prepared", "committed", "rolled back"}
+var txNames = [...]string{"open", "committing", "prepared", "committed", "rolled back"}
 
 func (s txState) String() string { return txNames[s] }
 
@@ -80,7 +80,7 @@ func (w *world) coordinator() *coordinator {
 // send puts requests on their way; on a broken connection they get nowhere.
 func (w *world) send(actions []action) {
 	for _, a := range actions {
-		if !w.cut[a.part] {
+		if w.unsent[a.part] = w.cut[a.part]; !w.cut[a.part] {
 			w.inbox[a.part] = a.step
 		}
 	}
@@ -90,7 +90,7 @@ func (w *world) send(actions []action) {
 func (w *world) hear(part int, a answer, b bug) []action {
 	c := w.coordinator()
 	switch {
-	case b == bugLostCommitIsNo && c.phase == deciding && a == lost:
+	case c.phase == deciding && a == lost && (b == bugLostCommitIsNo || w.unsent[part]):
 		a = no
 	case b == bugLostPrepareIsYes && c.phase == preparing && part > 0 && a == lost:
 		a = yes
@@ -113,11 +113,8 @@ func (w *world) run(part int, s step, fail bool, b bug) answer {
 	switch {
 	case s == prepare && *tx == txOpen:
 		*tx = txPrepared
-	case s == decide && *tx == txOpen && (w.row == saysNothing || b == bugDecideOverAbort):
-		*tx = txDecided
-	case s == commit && *tx == txDecided:
+	case s == commit && (*tx == txDecided || *tx == txOpen && w.mayDecide(b)):
 		*tx, w.row = txCommitted, saysCommit
-	case s == commit: // PostgreSQL warns that there is no transaction, and says yes
 	case s == rollback:
 		if open {
 			*tx = txRolledBack
@@ -135,9 +132,12 @@ func (w *world) run(part int, s step, fail bool, b bug) answer {
 	return yes
 }
 
+// mayDecide says whether the decision row can be written.
+func (w *world) mayDecide(b bug) bool { return w.row == saysNothing || b == bugDecideOverAbort }
+
 // mayFail says which requests have a failure of their own to meet.
 func (w *world) mayFail(part int, s step) bool {
-	return s == prepare && w.tx[part] == txOpen || s == decide && w.tx[part] == txOpen || s == commit && w.tx[part] == txDecided
+	return s == prepare && w.tx[part] == txOpen || s == commit && (w.tx[part] == txOpen || w.tx[part] == txDecided)
 }
 
 // breakLink cuts the coordinator's connection. The node may not have noticed, and may even have a
@@ -177,20 +177,12 @@ func (w *world) serve(part int, s step, b bug) answer {
 			return yes
 		}
 		return no
-	case endHolder:
-		if w.tx[0] != txDecided {
-			return no
-		}
-		w.breakLink(0)
-		w.ghost[0] = 0
-		w.abandon(0)
-		return yes
 	}
 	return w.run(part, s, false, "")
 }
 
 func (r *recoverer) machine() *recovery {
-	return &recovery{state: r.state, ended: r.ended, answers: append([]answer(nil), r.answers[:]...)}
+	return &recovery{state: r.state, answers: append([]answer(nil), r.answers[:]...)}
 }
 
 func (r *recoverer) set(m *recovery) {
@@ -198,7 +190,7 @@ func (r *recoverer) set(m *recovery) {
 		*r = recoverer{}
 		return
 	}
-	r.state, r.ended = m.state, m.ended
+	r.state = m.state
 	copy(r.answers[:], m.answers)
 }
 
@@ -211,8 +203,6 @@ func (r *recoverer) waiting() []action {
 		return []action{{ask, 0}}
 	case recording:
 		return []action{{recordAbort, 0}}
-	case ending:
-		return []action{{endHolder, 0}}
 	}
 	s := commitPrepared
 	if r.state == finishingRollback {
