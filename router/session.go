@@ -215,7 +215,7 @@ func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
 	s.reported = map[string]string{}
 	s.relay.init(s)
 	v := s.router.view.Load()
-	conn, err := s.acquire(ctx, v.m.Home)
+	conn, err := s.acquireBy(ctx, v.m.Home, s.router.pool.AcquireAlive)
 	if err != nil {
 		return err
 	}
