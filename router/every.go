@@ -84,7 +84,9 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 	}
 	if st.plan.Hold != "" { // before the transaction ends and gives the connections back
 		s.keep(st.plan.Hold)
+		s.noteHidden(st.plan.Sets)
 	}
+	s.namesUnknown = s.namesUnknown || s.spends // DROP ... CASCADE reaches temporary views
 	return answer, nil
 }
 

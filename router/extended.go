@@ -221,7 +221,7 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 // not name their statements send the same text again and again.
 func (s *session) parsedBefore(p *prepared) bool {
 	parse := &s.extended.parse
-	if p == nil || s.searchPathUnknown || p.text != string(parse.Query) || len(p.oids) != parse.NumOIDs() {
+	if p == nil || s.namesUnknown || p.text != string(parse.Query) || len(p.oids) != parse.NumOIDs() {
 		return false
 	}
 	for i, oid := range p.oids {

@@ -146,9 +146,12 @@ func routed(entry *planned) bool {
 // isCursor reports statements that go where their cursor is.
 func isCursor(c analyze.Class) bool { return c == analyze.Fetch || c == analyze.CloseCursor }
 
-// replan makes a plan of an older epoch again.
+// replan makes a plan again that is of an older epoch, or of a time when names meant something else.
 func (s *session) replan(ctx context.Context, st *prepared) error {
-	for st.entry.epoch != s.router.view.Load().m.Epoch || s.schemaChanged {
+	if err := s.learnNames(ctx); err != nil {
+		return err
+	}
+	for st.entry.epoch != s.router.view.Load().m.Epoch || st.entry.space != s.space || s.schemaChanged {
 		entry, err := s.planPrepared(ctx, st)
 		if err != nil {
 			return err
@@ -353,7 +356,10 @@ func (s *session) promote(ctx context.Context) error {
 
 // replanned makes sure that a description is of the current schema.
 func (s *session) replanned(ctx context.Context, st *prepared) error {
-	if st.entry.epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
+	if err := s.learnNames(ctx); err != nil {
+		return err
+	}
+	if st.entry.epoch == s.router.view.Load().m.Epoch && st.entry.space == s.space && !s.schemaChanged {
 		return nil
 	}
 	entry, err := s.planPrepared(ctx, st)

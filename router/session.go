@@ -62,7 +62,9 @@ type session struct {
 	extended extended
 	relay    relayState
 
-	temporary     map[string]bool // names of temporary tables
+	temporary     []string // names of temporary tables and the like
+	ownSpace      *planSpace
+	ownKey        spaceKey
 	temporaryCode []plan.TemporaryDDL
 	schemaChanged bool // the transaction has changed the schema
 	ownCatalog    *catalog.Catalog
@@ -70,8 +72,11 @@ type session struct {
 	stopped       bool              // the last statement failed: the rest of its text is not run
 	cursors       map[string]string // node of each cursor that SQL declared
 	cursorsApart  map[string]bool   // cursors over several nodes: they read gathered rows on the home node
-	// searchPathUnknown is set when search_path went back to a default that the node must tell.
-	searchPathUnknown bool
+	// namesUnknown is set when something may have changed what names mean, and the node must tell: a search_path
+	// that went back to its default, temporary tables that came or went.
+	namesUnknown bool
+	hidden       map[string]bool // settings that code on the home node may change; see plan.AnySetting
+	acting       string          // the role that SET LOCAL chose; "" when the settings tell
 
 	hold   string       // why server connections are kept between transactions
 	spends bool         // what they have got cannot be taken back: nobody else may get them
@@ -249,22 +254,6 @@ func (s *session) poolKey(node string) pool.Key {
 	return pool.Key{Node: node, Role: s.user, Database: s.database}
 }
 
-func (s *session) setSearchPath(path string) {
-	s.searchPath = path
-	s.space = s.router.plans.get(spaceKey{s.database, s.currentRole(), path, s.encodings.client})
-}
-
-// currentRole is whose rights statements run with.
-func (s *session) currentRole() string {
-	if role, ok := s.settings.values["role"]; ok && role != "none" {
-		return role
-	}
-	if role, ok := s.settings.values["session_authorization"]; ok {
-		return role
-	}
-	return s.user
-}
-
 func (s *session) standardStrings() bool { return s.reported["standard_conforming_strings"] != "off" }
 
 // serve reads and answers messages until the client leaves.
@@ -419,7 +408,3 @@ func (s *session) catalog(ctx context.Context, v *view) (*catalog.Catalog, error
 	}
 	return s.ownCatalog, nil
 }
-
-func (s *session) isTemporary(name string) bool { return s.temporary[name] }
-
-func (s *session) hasTemporary() bool { return len(s.temporary) > 0 }

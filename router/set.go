@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"maps"
-	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -127,21 +126,6 @@ func (s *session) reportParameters(params map[string]string) {
 	}
 }
 
-// changeSettings makes a set the session's; connections follow when they are next used.
-func (s *session) changeSettings(set *settingSet) {
-	before := s.settings
-	s.settings = set
-	path, ok := set.values["search_path"]
-	switch {
-	case ok:
-		s.setSearchPath(path)
-	case before.values["search_path"] != "" || slices.Contains(before.names, "search_path"):
-		s.searchPathUnknown = true
-	default:
-		s.setSearchPath(s.searchPath) // the role may have changed
-	}
-}
-
 // setTransaction keeps SET TRANSACTION for nodes that join later.
 func (s *session) setTransaction(ctx context.Context, st *plannedStatement) error {
 	if s.txn.mode != modeExplicit {
@@ -201,13 +185,11 @@ func (s *session) settingChanged(ctx context.Context, p *participant, name strin
 		return
 	}
 	if local {
-		if s.txn.mode == modeExplicit {
+		if s.txn.mode != modeIdle {
 			s.txn.replay = append(s.txn.replay, "SELECT pg_catalog.set_config("+plan.QuoteLiteral(name)+", "+plan.QuoteLiteral(value)+", true)")
-			if name == "search_path" {
-				s.setSearchPath(value)
-				s.txn.setAny = true
-			}
+			s.txn.setLocal = true
 		}
+		s.namesUnknown = s.namesUnknown || namesDependOn(name)
 		return
 	}
 	s.txn.setAny = true

@@ -200,7 +200,9 @@ func (s *session) effects(ctx context.Context, st *plannedStatement, p *particip
 	}
 	if st.plan.Hold != "" {
 		s.keep(st.plan.Hold)
-		s.noteTemporary(st)
+		s.noteTemporaryCode(st)
+		s.noteHidden(st.plan.Sets)
+		s.namesUnknown = s.namesUnknown || s.spends
 	}
 	switch st.class {
 	case analyze.Listen:
