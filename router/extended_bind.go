@@ -157,7 +157,7 @@ func (s *session) replan(ctx context.Context, st *prepared) error {
 			return err
 		}
 		st.entry = entry
-		if !bytes.Equal(rowsOf(entry.described), st.rows) {
+		if !sameResult(rowsOf(entry.described), st.rows) {
 			return errResultChanged()
 		}
 		if s.schemaChanged {
@@ -171,6 +171,20 @@ func (s *session) replan(ctx context.Context, st *prepared) error {
 		return s.nodeError(ctx, []byte(st.text), st.entry.statements[0].err)
 	}
 	return nil
+}
+
+// sameResult compares descriptions of results as PostgreSQL does: a column may come from another table.
+func sameResult(a, b []byte) bool {
+	return bytes.Equal(a, b) || bytes.Equal(withoutTables(a), withoutTables(b))
+}
+
+func withoutTables(rows []byte) []byte {
+	rows = slices.Clone(rows)
+	columns := pgwire.ColumnsOf(rows)
+	for c := columns.Next(); c != nil; c = columns.Next() {
+		c.SetTable(0, 0)
+	}
+	return rows
 }
 
 // errResultChanged is PostgreSQL's own error, which drivers know: they prepare the statement again.
