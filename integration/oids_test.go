@@ -270,6 +270,7 @@ func binaryCursor(t *testing.T, conn *pgx.Conn, key int) {
 }
 
 // TestOIDsInCopyOfASchema passes binary COPY data into a table of a distributed schema on another node than home, in pieces of all sizes.
+// It goes there with the home node's OIDs in it: PostgreSQL does not compare those of types that users made.
 func TestOIDsInCopyOfASchema(t *testing.T) {
 	conn := client(t)
 	oidsSetUp(t, conn, "oidsten")

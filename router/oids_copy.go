@@ -10,7 +10,6 @@ import (
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/catalog"
-	"github.com/pgshoal/pgshoal/copyrows"
 	"github.com/pgshoal/pgshoal/pgwire"
 )
 
@@ -136,55 +135,4 @@ func copiedToNode(oids *catalog.OIDMap, columns []oidColumn, dst, row []byte) []
 		_ = eachValue(dst, columns, oids.ValueToNode) // the node finds the faults of one that is malformed
 	}
 	return dst
-}
-
-// copyTranslator translates binary COPY data that goes to one node. Rows begin and end anywhere in the client's messages.
-type copyTranslator struct {
-	part     *participant
-	columns  []oidColumn
-	splitter *copyrows.Splitter
-	begun    bool
-	scratch  []byte
-}
-
-// copyTranslator is nil when the data has no OIDs of the node's own.
-func (r *relayState) copyTranslator() (*copyTranslator, error) {
-	columns := r.columns()
-	if r.part.oids == nil || len(columns) == 0 {
-		return nil, nil
-	}
-	splitter, err := copyrows.New(copyrows.Options{Format: copyrows.Binary, Columns: make([]string, r.copyWidth)})
-	if err != nil {
-		return nil, dataError(err)
-	}
-	return &copyTranslator{part: r.part, columns: columns, splitter: splitter}, nil
-}
-
-// pass passes a message of the client on, as CopyFail if its data cannot be read; false then.
-func (c *copyTranslator) pass(typ byte, msg []byte) bool {
-	out := c.part.conn.Stream.Out()
-	row := func(row []byte, _ [][]byte) error {
-		c.scratch = copiedToNode(c.part.oids, c.columns, c.scratch, row)
-		*out = pgwire.AppendCopyData(*out, c.scratch)
-		return nil
-	}
-	if !c.begun && typ != 'f' {
-		c.begun = true
-		*out = pgwire.AppendCopyData(*out, c.splitter.Prologue())
-	}
-	var err error
-	switch typ {
-	case 'd':
-		err = c.splitter.Write(msg[5:], row)
-	case 'c':
-		if err = c.splitter.Close(row); err == nil {
-			*out = append(pgwire.AppendCopyData(*out, c.splitter.Epilogue()), msg...)
-		}
-	default:
-		*out = append(*out, msg...)
-	}
-	if err != nil {
-		*out = pgwire.AppendCopyFail(*out, err.Error())
-	}
-	return err == nil
 }

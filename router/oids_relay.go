@@ -33,7 +33,10 @@ func (r *relayState) translate(typ byte, msg []byte) error {
 			r.Watch['D'] = r.described != nil
 		}
 	case 'D', 'd':
-		columns := r.columns()
+		columns := r.described
+		if r.executed < len(r.executes) {
+			columns = r.executes[r.executed]
+		}
 		switch {
 		case columns == nil:
 		case typ == 'd':
@@ -45,14 +48,6 @@ func (r *relayState) translate(typ byte, msg []byte) error {
 		r.executed++
 	}
 	return nil
-}
-
-// columns are those of the current result or COPY whose values are translated.
-func (r *relayState) columns() []oidColumn {
-	if r.executed < len(r.executes) {
-		return r.executes[r.executed]
-	}
-	return r.described
 }
 
 // bindOIDs translates the parameters of the current Bind message for the node.

@@ -27,7 +27,6 @@ type relayState struct {
 	executed  int           // so many of them are over
 	described []oidColumn   // the same for the rows that the last RowDescription is of, or a COPY, in the simple protocol
 	copyIn    bool
-	copyWidth int  // columns of the data that the node waits for
 	synced    bool // what was sent ended with the client's Sync
 	failed    bool
 	fatal     *pgwire.Error
@@ -64,9 +63,6 @@ func (r *relayState) message(typ byte, msg []byte) (pgwire.Action, error) {
 		}
 	case 'G':
 		r.copyIn = true
-		if len(msg) >= 8 {
-			r.copyWidth = int(binary.BigEndian.Uint16(msg[6:]))
-		}
 		return pgwire.Stop, nil
 	case 'W':
 		return pgwire.StopDrop, errors.New("a node began a copy in both directions")
@@ -211,10 +207,6 @@ func (s *session) relayError(p *participant, err error) error {
 // copyData passes the client's COPY data to the node until it ends. The node may fail early; it
 // then reads on until the end of the data, so nothing can get stuck.
 func (s *session) copyData(p *participant) error {
-	translated, err := s.relay.copyTranslator()
-	if err != nil {
-		return err
-	}
 	for {
 		typ, msg, err := s.client.Next()
 		if err != nil {
@@ -223,11 +215,7 @@ func (s *session) copyData(p *participant) error {
 		}
 		switch typ {
 		case 'd', 'c', 'f':
-			if translated == nil {
-				p.conn.Stream.Append(msg)
-			} else if !translated.pass(typ, msg) {
-				typ = 'f'
-			}
+			p.conn.Stream.Append(msg)
 		case 'H', 'S':
 			continue // flushing and syncing do not matter during COPY
 		default:
