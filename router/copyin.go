@@ -252,7 +252,8 @@ func (r *rowSender) run(ctx context.Context) (int64, error) {
 				failure = pgwire.Errorf("57014", "COPY from stdin failed: %s", reason)
 			}
 		default:
-			failure = pgwire.Errorf(pgwire.CodeProtocolViolation, "unexpected message type 0x%02X during COPY from stdin", typ)
+			_ = failCopies(r.targets, "the client has lost the protocol")
+			return 0, s.lostSync(typ)
 		}
 		return r.end(failure)
 	}

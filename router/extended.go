@@ -168,6 +168,10 @@ func (s *session) extendedError(ctx context.Context, err error) error {
 			return nil
 		}
 	}
+	if s.extended.owed != nil { // a Parse that went well before
+		s.extended.owed = nil
+		s.client.Append(pgwire.AppendParseComplete(nil))
+	}
 	s.report(err)
 	s.stopped = false
 	s.extended.skip = true
@@ -203,6 +207,11 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 	p := &prepared{name: name, text: string(text), oids: e.parse.OIDs(nil)}
 	if s.encodings.foreign {
 		p.raw, p.rawEncoding = string(e.parse.Query), s.encodings.client
+	}
+	if s.txn.failed {
+		if err := endsTransaction(p.text); err != nil {
+			return err
+		}
 	}
 	entry, err := s.planPrepared(ctx, p)
 	if err != nil {

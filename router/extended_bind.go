@@ -36,6 +36,9 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 	if err := s.replan(ctx, st); err != nil {
 		return err
 	}
+	if n := e.bind.NumParams(); n != len(st.entry.params) {
+		return pgwire.Errorf(pgwire.CodeProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", n, st.name, len(st.entry.params))
+	}
 	name := string(e.bind.Portal)
 	if name != "" && e.bound(name) != nil {
 		return pgwire.Errorf("42P03", "cursor %q already exists", name)

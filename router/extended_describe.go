@@ -252,6 +252,9 @@ func (s *session) describeMessage(ctx context.Context, msg []byte) error {
 		if err := s.replanned(ctx, st); err != nil {
 			return err
 		}
+		if s.txn.failed && hasRows(st.entry.described) {
+			return errAborted()
+		}
 		return s.synthesize(ctx, st.entry.described)
 	}
 	po := s.portal(name)
@@ -267,6 +270,28 @@ func (s *session) describeMessage(ctx context.Context, msg []byte) error {
 	}
 	p.conn.Stream.Append(msg)
 	e.awaited++
+	return nil
+}
+
+// hasRows reports a statement that PostgreSQL does not describe in a failed transaction.
+func hasRows(described []byte) bool {
+	rows := rowsOf(described)
+	return len(rows) > 0 && rows[0] == 'T'
+}
+
+// endsTransaction refuses a statement that cannot be parsed in a failed transaction: all but those that end it.
+func endsTransaction(text string) error {
+	stmts, err := analyze.Parse(text)
+	if err != nil {
+		return err
+	}
+	for _, st := range stmts {
+		switch st.Class {
+		case analyze.Commit, analyze.Rollback, analyze.RollbackTo, analyze.PrepareTransaction:
+		default:
+			return errAborted()
+		}
+	}
 	return nil
 }
 

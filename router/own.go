@@ -109,8 +109,11 @@ func (s *session) noTransaction(ctx context.Context, tag string, chain bool) err
 	if chain {
 		return pgwire.Errorf("25P01", "%s AND CHAIN can only be used in transaction blocks", tag)
 	}
+	if err := s.protectBatch(ctx); err != nil {
+		return err
+	}
 	if s.txn.mode == modeBlock && len(s.txn.parts) > 0 {
-		// Inside a text of several statements it ends what came before.
+		// Inside a text of several statements, or a pipeline, it ends what came before.
 		var err error
 		if tag == "COMMIT" {
 			err = s.commit(ctx)
@@ -174,6 +177,9 @@ func (s *session) savepoint(ctx context.Context, st *plannedStatement) error {
 		}
 	}
 	s.complete(savepointWords(st.class))
+	if p := t.part(s.router.view.Load().m.Home); st.class == analyze.RollbackTo && p != nil && !p.conn.Broken {
+		s.reportParameters(p.conn.Params) // what the rollback has changed back
+	}
 	return nil
 }
 
@@ -321,10 +327,7 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 		return err
 	}
 	if s.txn.mode != modeIdle {
-		if s.txn.mode == modeExplicit || len(s.txn.parts) > 0 {
-			return pgwire.Errorf("25001", "DISCARD ALL cannot run inside a transaction block")
-		}
-		s.txn.mode = modeIdle
+		return pgwire.Errorf("25001", "DISCARD ALL cannot run inside a transaction block")
 	}
 	for _, p := range s.txn.parts {
 		s.clean(p.conn)

@@ -44,6 +44,7 @@ type session struct {
 	startup    *settingSet
 	settings   *settingSet
 	reported   map[string]string // ParameterStatus as the client knows it
+	withheld   map[string]string // what it does not know yet, with the values that it knows; nil when it is told at once
 	searchPath string
 	// roleConsistency is shoal.read_consistency as the role or the database have it.
 	roleConsistency string

@@ -119,11 +119,36 @@ func (s *session) reportParameters(params map[string]string) {
 	out := s.client.Out()
 	for name, value := range params {
 		if known, ok := s.reported[name]; ok && known != value {
+			if !s.withholds(name) {
+				*out = pgwire.AppendParameterStatus(*out, name, value)
+			}
 			s.reported[name] = value
-			*out = pgwire.AppendParameterStatus(*out, name, value)
 			s.encodingChanged()
 		}
 	}
+}
+
+// withholds reports that a change waits for the end of a text of several statements, where PostgreSQL tells what has become of it. The
+// parameter still has its old value.
+func (s *session) withholds(name string) bool {
+	if s.withheld == nil {
+		return false
+	}
+	if _, ok := s.withheld[name]; !ok {
+		s.withheld[name] = s.reported[name]
+	}
+	return true
+}
+
+// tellWithheld tells what was withheld.
+func (s *session) tellWithheld() {
+	out := s.client.Out()
+	for name, before := range s.withheld {
+		if value := s.reported[name]; value != before {
+			*out = pgwire.AppendParameterStatus(*out, name, value)
+		}
+	}
+	s.withheld = nil
 }
 
 // setTransaction keeps SET TRANSACTION for nodes that join later.
