@@ -37,7 +37,7 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 		return s.setTransaction(ctx, st)
 	case v.Kind == pg.VariableSetKind_VAR_RESET_ALL:
 		return s.resetAll(ctx, st)
-	case v.IsLocal:
+	case v.IsLocal || ofTransaction(v.Name):
 		return s.everywhere(ctx, st)
 	}
 	names := []string{strings.ToLower(v.Name)}
@@ -85,6 +85,15 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 	s.client.Append(answer)
 	s.reportParameters(conn.Params)
 	return nil
+}
+
+// ofTransaction reports settings that are the transaction's, whoever sets them.
+func ofTransaction(name string) bool {
+	switch strings.ToLower(name) {
+	case "transaction_read_only", "transaction_isolation", "transaction_deferrable":
+		return true
+	}
+	return false
 }
 
 // settingValue is a value that a connection told, in UTF-8: it is written to connections of any encoding.
