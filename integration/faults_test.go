@@ -11,10 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/pgshoal/pgshoal/router"
 	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
 
@@ -260,4 +262,16 @@ func writeOnce(ctx context.Context, dsn string, id int64) error {
 	defer hangUp(conn)
 	_, err = conn.Exec(ctx, "INSERT INTO kill_t VALUES ($1, 'v')", id)
 	return err
+}
+
+// TestLoginAfterCrash logs in after the home node has come back, with connections in the pool that it has ended and
+// that were used a moment ago.
+func TestLoginAfterCrash(t *testing.T) {
+	c := cluster.Start(t, cluster.Options{Nodes: 1, Configure: func(_ int, cfg *router.Config) { cfg.Pool.CheckAfter = time.Hour }})
+	for range 2 {
+		hangUp(connect(t, c.DSN(0)))
+		c.KillNode("node1")
+		c.StartNode("node1")
+		expect(t, connect(t, c.DSN(0)), "1", "SELECT 1")
+	}
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -266,4 +267,46 @@ func binaryCursor(t *testing.T, conn *pgx.Conn, key int) {
 		t.Fatal(describe(err))
 	}
 	sameResult(t, fmt.Sprint("cursor, key ", key), results[0], want)
+}
+
+// TestOIDsInCopyOfASchema passes binary COPY data into a table of a distributed schema on another node than home, in pieces of all sizes.
+// It goes there with the home node's OIDs in it: PostgreSQL does not compare those of types that users made.
+func TestOIDsInCopyOfASchema(t *testing.T) {
+	conn := client(t)
+	oidsSetUp(t, conn, "oidsten")
+	want := copied(t, conn, "COPY (SELECT * FROM oidsten_local ORDER BY k) TO STDOUT (FORMAT binary)")
+	for i := range 6 { // some of them are not on the home node
+		table := fmt.Sprintf("oidsten%d.t", i)
+		run(t, conn, fmt.Sprintf("CREATE SCHEMA oidsten%d", i), "CREATE TABLE "+table+" (LIKE oidsten_local)", fmt.Sprintf("SELECT create_distributed_schema('oidsten%d')", i))
+		into := "COPY " + table + " FROM STDIN (FORMAT binary)"
+		for _, size := range []int{1, 7, 100, 1 << 20} {
+			if _, err := conn.PgConn().CopyFrom(t.Context(), &pieces{want, size}, into); err != nil {
+				t.Fatal(describe(err))
+			}
+			if got := copied(t, conn, "COPY (SELECT * FROM "+table+" ORDER BY k) TO STDOUT (FORMAT binary)"); !bytes.Equal(got, want) {
+				t.Errorf("%s: other data came back:\n%q\n%q", table, got, want)
+			}
+			_, err := conn.PgConn().CopyFrom(t.Context(), &pieces{want[:len(want)-9], size}, into)
+			if err == nil {
+				t.Error("cut off data was taken")
+			}
+			expect(t, conn, "30|sad", "SELECT count(*), min((pair).mood)::text FROM "+table)
+			run(t, conn, "TRUNCATE "+table)
+		}
+	}
+}
+
+// pieces reads data in pieces of a size.
+type pieces struct {
+	data []byte
+	size int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), p.size)], p.data)
+	p.data = p.data[n:]
+	return n, nil
 }

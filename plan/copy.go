@@ -76,7 +76,11 @@ func (p *planner) copy(s *pg.CopyStmt) {
 func (p *planner) copyIn(s *pg.CopyStmt, t *catalog.Table, place placed) {
 	names := make([]string, 0, len(t.Columns))
 	for _, c := range s.Attlist {
-		names = append(names, c.GetString_().GetSval())
+		name := c.GetString_().GetSval()
+		if t.Column(name) < 0 {
+			return // PostgreSQL says that it does not exist
+		}
+		names = append(names, name)
 	}
 	if len(s.Attlist) == 0 {
 		for i := range t.Columns {

@@ -18,8 +18,9 @@ type body struct {
 	dynamic  bool             // builds SQL from strings, or cannot be read
 	ddl      bool
 	writes   bool
-	homeOnly string // a function it names whose effect is on the home node only
-	settings bool   // may change settings of the session that outlive it
+	homeOnly string   // a function it names whose effect is on the home node only
+	settings bool     // may change settings of the session that outlive it
+	sets     []string // which, by name; see AnySetting
 }
 
 // schemaWords follow CREATE, ALTER or DROP in a body that changes the schema.
@@ -108,7 +109,9 @@ func (x *nameIndex) readSource(b *body, source string) []*catalog.Function {
 	lower := strings.ToLower(source)
 	words := strings.FieldsFunc(quotedWord.ReplaceAllLiteralString(lower, " "), func(r rune) bool { return !isWordRune(r) })
 	var called []*catalog.Function
-	b.settings = b.settings || changesSettings.MatchString(lower)
+	if changesSettings.MatchString(lower) {
+		b.settings, b.sets = true, append(b.sets, settingsIn(lower)...)
+	}
 	b.dynamic = b.dynamic || strings.Contains(lower, `u&"`) // a name that is spelled in another way
 	for i, w := range words {
 		switch {
@@ -226,7 +229,7 @@ func (b *body) add(other *body) {
 	b.tables = distinctTables(slices.Concat(b.tables, other.tables))
 	b.rows, b.written = slices.Concat(b.rows, other.rows), slices.Concat(b.written, other.written)
 	b.dynamic, b.ddl, b.writes = b.dynamic || other.dynamic, b.ddl || other.ddl, b.writes || other.writes
-	b.settings = b.settings || other.settings
+	b.settings, b.sets = b.settings || other.settings, slices.Concat(b.sets, other.sets)
 	if b.homeOnly == "" {
 		b.homeOnly = other.homeOnly
 	}

@@ -28,7 +28,7 @@ func (p *planner) doBlock(d *pg.DoStmt) {
 	b := p.bodyOf(f)
 	p.plan.Kind, p.plan.Writes, p.fixed = Route, true, true
 	if b.settings {
-		p.plan.Hold = "DO block that may change settings"
+		p.plan.Hold, p.plan.Sets = "DO block that may change settings", b.sets
 	}
 	p.touchTables(b.tables)
 	ddl := b.ddl

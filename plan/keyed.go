@@ -75,14 +75,13 @@ func keyArgument(c *pg.FuncCall, f *catalog.Function) *pg.Node {
 func (p *planner) checkKeyed(f *catalog.Function) {
 	b := p.bodyOf(f)
 	p.writes = p.writes || f.Volatility == 'v'
-	if b.settings && f.Volatility != 'i' {
-		p.plan.Hold = "function that may change settings"
-	}
 	const hint = "A function with a key uses tables of its distribution, and reads reference tables."
 	what := "function " + `"` + f.Name + `"`
 	switch {
 	case b.ddl:
 		p.fail(refuse(hint, "%s changes the schema", what))
+	case len(b.sets) > 0:
+		p.fail(refuse("Change them before the call, with SET.", "%s has a key and changes settings", what))
 	case b.homeOnly != "":
 		p.fail(p.notHome(b.homeOnly + " in " + what))
 	}

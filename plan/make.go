@@ -400,5 +400,12 @@ func (p *planner) isTemporary(rv *pg.RangeVar) bool {
 	if rv.Relpersistence == "t" || strings.HasPrefix(rv.Schemaname, "pg_temp") {
 		return true
 	}
-	return rv.Schemaname == "" && p.isTemp != nil && p.isTemp(rv.Relname)
+	return rv.Schemaname == "" && p.isTemp != nil && p.isTemp(rv.Relname) && !p.beforeTemporary(rv.Relname)
+}
+
+// beforeTemporary reports a relation that hides a temporary one of its name: these come first, unless the search path gives
+// them another place.
+func (p *planner) beforeTemporary(name string) bool {
+	at := slices.Index(p.path, "pg_temp")
+	return at >= 0 && p.catalog.Lookup(p.path[:at], "", name) != nil
 }

@@ -64,6 +64,8 @@ type Plan struct {
 	Placing  *Placing
 	Exchange *Exchange
 	Settings []SetConfig
+	// Sets are settings that code which the statement runs may change, by name; see AnySetting.
+	Sets []string
 	// Hold says why the session must keep its server connection after this statement.
 	Hold string
 	// Steady is set when PostgreSQL can keep one plan for all values of the statement's parameters, see steady.

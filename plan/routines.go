@@ -81,7 +81,15 @@ func (p *planner) setConfig(c *pg.FuncCall) {
 			return
 		}
 	}
-	p.plan.Hold = "set_config with computed arguments"
+	p.plan.Hold, p.plan.Sets = "set_config with computed arguments", append(p.plan.Sets, computedSetting(c))
+}
+
+// computedSetting is the name in a call of set_config() whose other arguments are computed.
+func computedSetting(c *pg.FuncCall) string {
+	if len(c.Args) > 0 {
+		return strings.ToLower(c.Args[0].GetAConst().GetSval().GetSval())
+	}
+	return AnySetting
 }
 
 func boolConstant(n *pg.Node) (value, known bool) {
@@ -121,7 +129,7 @@ func (p *planner) checkRoutines(onNode bool) {
 			p.plan.Writes = true
 		}
 		if b.settings && f.Volatility != 'i' {
-			p.plan.Hold = "function that may change settings"
+			p.plan.Hold, p.plan.Sets = "function that may change settings", slices.Concat(p.plan.Sets, b.sets)
 		}
 		p.touchTables(b.tables)
 	}

@@ -102,6 +102,16 @@ func (p *Pool) SetNodes(nodes []keyspace.Node) {
 // turn. The caller gives it back with Release. What a node answers to a login comes back as the
 // *pgwire.Error it sent.
 func (p *Pool) Acquire(ctx context.Context, key Key, creds Credentials) (*Conn, error) {
+	return p.acquire(ctx, key, creds, false)
+}
+
+// AcquireAlive is Acquire that looks at the socket however short the connection was idle: for what a session
+// does before its first statement, which no client is ready to try again.
+func (p *Pool) AcquireAlive(ctx context.Context, key Key, creds Credentials) (*Conn, error) {
+	return p.acquire(ctx, key, creds, true)
+}
+
+func (p *Pool) acquire(ctx context.Context, key Key, creds Credentials, look bool) (*Conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -120,7 +130,7 @@ func (p *Pool) Acquire(ctx context.Context, key Key, creds Credentials) (*Conn, 
 				continue // the pool was dropped or got an idle connection meanwhile
 			}
 			return c, err
-		case !suspect || c.alive():
+		case !suspect && !look || c.alive():
 			return c, nil
 		}
 		c.Broken = true

@@ -40,7 +40,7 @@ func (r *Router) admit(ctx context.Context, node string, pid uint32) error {
 
 func (r *Router) askAdmission(ctx context.Context, node string, epoch uint64, pid uint32) (bool, error) {
 	key := pool.Key{Node: node, Role: r.cfg.ServiceUser, Database: serviceDatabase}
-	conn, err := r.pool.Acquire(ctx, key, pool.Credentials{Password: r.cfg.ServicePassword})
+	conn, err := r.pool.AcquireAlive(ctx, key, pool.Credentials{Password: r.cfg.ServicePassword})
 	if err != nil {
 		return false, err
 	}

@@ -31,6 +31,9 @@ func (s *session) commit(ctx context.Context) error {
 	if err != nil && !errors.Is(err, twopc.ErrInDoubt) {
 		s.restore()
 	}
+	if t.mode == modeBlock {
+		s.passAsides(t.committed) // nobody passes on the answer to a COMMIT that the client did not send
+	}
 	s.closeTransaction(ctx)
 	if errors.Is(err, twopc.ErrInDoubt) {
 		return pgwire.Errorf("08007", "the outcome of the transaction is not known yet: %v", err).

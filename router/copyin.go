@@ -49,11 +49,15 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 		return 0, errOtherEpoch
 	}
 	c := st.plan.Copy
-	splitter, encoding, err := s.splitter(c)
+	splitter, data, err := s.splitter(c)
 	if err != nil {
 		return 0, err
 	}
-	targets, answer, err := s.openCopies(ctx, m, st)
+	text, err := s.copyText(c.Text, data)
+	if err != nil {
+		return 0, err
+	}
+	targets, answer, err := s.openCopies(ctx, m, st.text, text)
 	if err != nil {
 		return 0, err
 	}
@@ -61,7 +65,7 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 	if err := s.client.Flush(); err != nil {
 		return 0, errClientGone
 	}
-	r := &rowSender{session: s, splitter: splitter, encoding: encoding, copy: c, targets: targets, binary: isBinary(c), byNode: map[string]*copyTarget{}}
+	r := &rowSender{session: s, splitter: splitter, data: data, copy: c, targets: targets, binary: isBinary(c), byNode: map[string]*copyTarget{}}
 	for _, t := range targets {
 		r.byNode[t.part.node] = t
 	}
@@ -72,10 +76,10 @@ func (s *session) copyRows(ctx context.Context, st *plannedStatement) (int64, er
 }
 
 // openCopies starts the COPY on every node and returns the answer that begins the client's.
-func (s *session) openCopies(ctx context.Context, m *keyspace.Map, st *plannedStatement) ([]*copyTarget, []byte, error) {
+func (s *session) openCopies(ctx context.Context, m *keyspace.Map, asked, text string) ([]*copyTarget, []byte, error) {
 	var targets []*copyTarget
 	var answer []byte
-	types, err := s.binaryTypes(ctx, st.text)
+	types, err := s.binaryTypes(ctx, asked)
 	if err == nil {
 		err = s.answeringAll(ctx, homeFirst(m))
 	}
@@ -90,7 +94,7 @@ func (s *session) openCopies(ctx context.Context, m *keyspace.Map, st *plannedSt
 		if err != nil {
 			return nil, nil, errors.Join(err, failCopies(targets, "another node failed"))
 		}
-		p.conn.SendQuery(st.plan.Copy.Text)
+		p.conn.SendQuery(text)
 		begin, err := beginCopy(p)
 		if err != nil {
 			_ = failCopies(targets, "another node failed")
@@ -206,7 +210,8 @@ func copyError(node string, e *pgwire.Error) error {
 type rowSender struct {
 	session      *session
 	splitter     *copyrows.Splitter
-	encoding     string // that keys are converted from; "" when they are as the server has them
+	data         copyData
+	pending      []byte // not converted yet
 	copy         *plan.Copy
 	distribution *keyspace.Distribution
 	binary       bool
@@ -232,14 +237,14 @@ func (r *rowSender) run(ctx context.Context) (int64, error) {
 		switch typ {
 		case 'd':
 			if failure == nil {
-				failure = r.splitter.Write(msg[5:], r.recoded)
+				failure = r.write(msg[5:])
 			}
 			continue
 		case 'H', 'S':
 			continue
 		case 'c':
 			if failure == nil {
-				failure = r.splitter.Close(r.recoded)
+				failure = r.close()
 			}
 		case 'f':
 			if failure == nil {
@@ -247,7 +252,8 @@ func (r *rowSender) run(ctx context.Context) (int64, error) {
 				failure = pgwire.Errorf("57014", "COPY from stdin failed: %s", reason)
 			}
 		default:
-			failure = pgwire.Errorf(pgwire.CodeProtocolViolation, "unexpected message type 0x%02X during COPY from stdin", typ)
+			_ = failCopies(r.targets, "the client has lost the protocol")
+			return 0, s.lostSync(typ)
 		}
 		return r.end(failure)
 	}
@@ -379,7 +385,7 @@ func (r *rowSender) append(t *copyTarget, data []byte) {
 }
 
 // splitter translates COPY's options.
-func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, string, error) {
+func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, copyData, error) {
 	opts := copyrows.Options{Table: c.Table, Columns: c.Columns, Encoding: s.reported["client_encoding"]}
 	opts.KeyColumns = c.Keys
 	if major, _, ok := strings.Cut(s.reported["server_version"], "."); ok {
@@ -387,21 +393,21 @@ func (s *session) splitter(c *plan.Copy) (*copyrows.Splitter, string, error) {
 	}
 	for _, o := range c.Options {
 		if err := copyOption(&opts, o); err != nil {
-			return nil, "", err
+			return nil, copyData{}, err
 		}
 	}
-	encoding := ""
+	var data copyData
 	if s.encodings.serverForeign || opts.Encoding != utf8Encoding {
 		var err error
-		if encoding, err = s.copyEncoding(&opts); err != nil {
-			return nil, "", err
+		if data, err = s.copyEncoding(&opts); err != nil {
+			return nil, copyData{}, err
 		}
 	}
 	sp, err := copyrows.New(opts)
 	if err != nil {
-		return nil, "", dataError(err)
+		return nil, copyData{}, dataError(err)
 	}
-	return sp, encoding, nil
+	return sp, data, nil
 }
 
 func copyOption(opts *copyrows.Options, o plan.CopyOption) error {

@@ -84,7 +84,9 @@ func (s *session) everyNode(ctx context.Context, st *plannedStatement) ([]byte, 
 	}
 	if st.plan.Hold != "" { // before the transaction ends and gives the connections back
 		s.keep(st.plan.Hold)
+		s.noteHidden(st.plan.Sets)
 	}
+	s.namesUnknown = s.namesUnknown || s.spends // DROP ... CASCADE reaches temporary views
 	return answer, nil
 }
 
@@ -175,15 +177,9 @@ func onNode(node string, err error) error {
 // nodeByNode runs what PostgreSQL refuses inside a transaction: one node after the other. When one
 // fails the error says which nodes have it.
 func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
-	if s.txn.mode == modeExplicit || s.txn.failed {
-		// PostgreSQL's own refusal is the right answer.
+	if s.txn.mode != modeIdle || s.txn.failed {
+		// PostgreSQL's own refusal is the right answer, also in a text of several statements.
 		return s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: &plan.Plan{Epoch: s.router.view.Load().m.Epoch, Writes: true}}, nil)
-	}
-	if s.txn.mode == modeBlock {
-		if len(s.txn.parts) > 0 {
-			return pgwire.Errorf("25001", "%s cannot be executed together with other statements", firstWord(st.text))
-		}
-		s.txn.mode = modeIdle
 	}
 	tables := st.plan.Tables
 	if st.plan.Schema {

@@ -32,11 +32,17 @@ func (s *session) execute(ctx context.Context, entry *planned, i int, raw []byte
 }
 
 // current is the statement with a plan that holds now: what the same text or another session did
-// since it was planned may have changed the schema or the map.
+// since it was planned may have changed the schema, the map or what names mean.
 func (s *session) current(ctx context.Context, entry *planned, i int) (*plannedStatement, error) {
 	st := &entry.statements[i]
 	v := s.router.view.Load()
-	if st.lifted || st.plan == nil && st.err == nil || !s.schemaChanged && entry.epoch == v.m.Epoch || s.txn.failed {
+	if st.lifted || st.plan == nil && st.err == nil || s.txn.failed {
+		return st, nil
+	}
+	if err := s.learnNames(ctx); err != nil {
+		return nil, err
+	}
+	if !s.schemaChanged && entry.epoch == v.m.Epoch && entry.space == s.space {
 		return st, nil
 	}
 	stmts, err := analyze.Parse(st.text)

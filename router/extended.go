@@ -168,6 +168,10 @@ func (s *session) extendedError(ctx context.Context, err error) error {
 			return nil
 		}
 	}
+	if s.extended.owed != nil { // a Parse that went well before
+		s.extended.owed = nil
+		s.client.Append(pgwire.AppendParseComplete(nil))
+	}
 	s.report(err)
 	s.stopped = false
 	s.extended.skip = true
@@ -204,6 +208,11 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 	if s.encodings.foreign {
 		p.raw, p.rawEncoding = string(e.parse.Query), s.encodings.client
 	}
+	if s.txn.failed {
+		if err := endsTransaction(p.text); err != nil {
+			return err
+		}
+	}
 	entry, err := s.planPrepared(ctx, p)
 	if err != nil {
 		return s.nodeError(ctx, []byte(p.text), err)
@@ -221,7 +230,7 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 // not name their statements send the same text again and again.
 func (s *session) parsedBefore(p *prepared) bool {
 	parse := &s.extended.parse
-	if p == nil || s.searchPathUnknown || p.text != string(parse.Query) || len(p.oids) != parse.NumOIDs() {
+	if p == nil || s.namesUnknown || p.text != string(parse.Query) || len(p.oids) != parse.NumOIDs() {
 		return false
 	}
 	for i, oid := range p.oids {

@@ -36,11 +36,11 @@ func (s *session) bindMessage(ctx context.Context, msg []byte) error {
 	if err := s.replan(ctx, st); err != nil {
 		return err
 	}
-	if got, want := e.bind.NumParams(), len(st.entry.params); got != want && routed(st.entry) {
+	if got, want := e.bind.NumParams(), len(st.entry.params); got != want {
 		if err := s.payOwed(ctx); err != nil {
 			return err
 		}
-		return pgwire.Errorf(pgwire.CodeProtocolViolation, "bind message supplies %d parameters, but prepared statement %q requires %d", got, st.name, want)
+		return pgwire.Errorf(pgwire.CodeProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", got, st.name, want)
 	}
 	name := string(e.bind.Portal)
 	if name != "" && e.bound(name) != nil {
@@ -152,15 +152,18 @@ func routed(entry *planned) bool {
 // isCursor reports statements that go where their cursor is.
 func isCursor(c analyze.Class) bool { return c == analyze.Fetch || c == analyze.CloseCursor }
 
-// replan makes a plan of an older epoch again.
+// replan makes a plan again that is of an older epoch, or of a time when names meant something else.
 func (s *session) replan(ctx context.Context, st *prepared) error {
-	for st.entry.epoch != s.router.view.Load().m.Epoch || s.schemaChanged {
+	if err := s.learnNames(ctx); err != nil {
+		return err
+	}
+	for st.entry.epoch != s.router.view.Load().m.Epoch || st.entry.space != s.space || s.schemaChanged {
 		entry, err := s.planPrepared(ctx, st)
 		if err != nil {
 			return err
 		}
 		st.entry = entry
-		if !bytes.Equal(rowsOf(entry.described), st.rows) {
+		if !sameResult(rowsOf(entry.described), st.rows) {
 			return errResultChanged()
 		}
 		if s.schemaChanged {
@@ -174,6 +177,20 @@ func (s *session) replan(ctx context.Context, st *prepared) error {
 		return s.nodeError(ctx, []byte(st.text), st.entry.statements[0].err)
 	}
 	return nil
+}
+
+// sameResult compares descriptions of results as PostgreSQL does: a column may come from another table.
+func sameResult(a, b []byte) bool {
+	return bytes.Equal(a, b) || bytes.Equal(withoutTables(a), withoutTables(b))
+}
+
+func withoutTables(rows []byte) []byte {
+	rows = slices.Clone(rows)
+	columns := pgwire.ColumnsOf(rows)
+	for c := columns.Next(); c != nil; c = columns.Next() {
+		c.SetTable(0, 0)
+	}
+	return rows
 }
 
 // errResultChanged is PostgreSQL's own error, which drivers know: they prepare the statement again.
@@ -378,7 +395,10 @@ func (s *session) promote(ctx context.Context) error {
 
 // replanned makes sure that a description is of the current schema.
 func (s *session) replanned(ctx context.Context, st *prepared) error {
-	if st.entry.epoch == s.router.view.Load().m.Epoch && !s.schemaChanged {
+	if err := s.learnNames(ctx); err != nil {
+		return err
+	}
+	if st.entry.epoch == s.router.view.Load().m.Epoch && st.entry.space == s.space && !s.schemaChanged {
 		return nil
 	}
 	entry, err := s.planPrepared(ctx, st)

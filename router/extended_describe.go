@@ -15,7 +15,7 @@ import (
 // planPrepared plans a statement of the extended protocol. The home node says what its parameters
 // and its result are, once for all sessions; that also makes its errors PostgreSQL's own.
 func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, error) {
-	if err := s.knowSearchPath(ctx); err != nil {
+	if err := s.learnNames(ctx); err != nil {
 		return nil, err
 	}
 	v := s.router.view.Load()
@@ -44,7 +44,7 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 	}
 	entry.described = described
 	entry.oidParams, entry.oidRows = anyUserType(params), anyUserColumn(rowsOf(described))
-	if !s.schemaChanged && !s.hasTemporary() && (len(stmts) == 0 || !isCursor(stmts[0].Class)) && !ofThisSession(stmts) {
+	if !s.schemaChanged && (len(stmts) == 0 || !isCursor(stmts[0].Class)) && !ofThisSession(stmts) {
 		s.space.store(nil, p.key, entry, true)
 	}
 	return entry, nil
@@ -55,7 +55,7 @@ func (s *session) findPrepared(p *prepared, epoch uint64) *planned {
 	if p.key == nil {
 		p.key = preparedKey(p)
 	}
-	if s.schemaChanged || s.hasTemporary() {
+	if s.schemaChanged {
 		return nil
 	}
 	hit := s.space.find(nil, p.key, epoch)
@@ -252,6 +252,9 @@ func (s *session) describeMessage(ctx context.Context, msg []byte) error {
 		if err := s.replanned(ctx, st); err != nil {
 			return err
 		}
+		if s.txn.failed && hasRows(st.entry.described) {
+			return errAborted()
+		}
 		return s.synthesize(ctx, st.entry.described)
 	}
 	po := s.portal(name)
@@ -267,6 +270,28 @@ func (s *session) describeMessage(ctx context.Context, msg []byte) error {
 	}
 	p.conn.Stream.Append(msg)
 	e.awaited++
+	return nil
+}
+
+// hasRows reports a statement that PostgreSQL does not describe in a failed transaction.
+func hasRows(described []byte) bool {
+	rows := rowsOf(described)
+	return len(rows) > 0 && rows[0] == 'T'
+}
+
+// endsTransaction refuses a statement that cannot be parsed in a failed transaction: all but those that end it.
+func endsTransaction(text string) error {
+	stmts, err := analyze.Parse(text)
+	if err != nil {
+		return err
+	}
+	for _, st := range stmts {
+		switch st.Class {
+		case analyze.Commit, analyze.Rollback, analyze.RollbackTo, analyze.PrepareTransaction:
+		default:
+			return errAborted()
+		}
+	}
 	return nil
 }
 

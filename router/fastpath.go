@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 
 	"github.com/pgshoal/pgshoal/pgwire"
 )
@@ -19,11 +20,11 @@ func (s *session) functionCall(ctx context.Context, msg []byte) error {
 		err = errAborted()
 	case len(msg) < 9:
 		err = pgwire.Errorf(pgwire.CodeProtocolViolation, "invalid function call message")
-	case binary.BigEndian.Uint32(msg[5:]) >= firstUserOID:
-		err = pgwire.Errorf(pgwire.CodeFeatureNotSupported, "the function call protocol is supported for built-in functions only").
-			WithHint("Call the function with SELECT.")
 	default:
-		err = s.passCall(ctx, msg)
+		err = s.checkCall(ctx, binary.BigEndian.Uint32(msg[5:]))
+		if err == nil {
+			err = s.passCall(ctx, msg)
+		}
 	}
 	if err != nil {
 		if err = s.failed(ctx, err); err != nil {
@@ -32,6 +33,24 @@ func (s *session) functionCall(ctx context.Context, msg []byte) error {
 	}
 	s.statementOver(ctx)
 	return s.ready()
+}
+
+// checkCall refuses functions of users; one that does not exist is the node's to complain about.
+func (s *session) checkCall(ctx context.Context, oid uint32) error {
+	if oid < firstUserOID {
+		return nil
+	}
+	conn, done, err := s.homeConnection(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	rows, err := conn.Query(ctx, "SELECT FROM pg_catalog.pg_proc WHERE oid = "+strconv.FormatUint(uint64(oid), 10))
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "the function call protocol is supported for built-in functions only").
+		WithHint("Call the function with SELECT.")
 }
 
 func (s *session) passCall(ctx context.Context, msg []byte) error {

@@ -98,6 +98,10 @@ func (s *session) homeInTransaction(ctx context.Context) (*pool.Conn, func(), er
 	if err := s.protectBatch(ctx); err != nil {
 		return nil, nil, err
 	}
+	// What the batch has for this connection comes first: its answers must not be taken for those of the question.
+	if err := s.finishSegment(ctx); err != nil {
+		return nil, nil, err
+	}
 	p, err := s.participant(ctx, s.router.view.Load().m.Home)
 	if err != nil {
 		return nil, nil, err

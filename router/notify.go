@@ -1,6 +1,7 @@
 package router
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/pgshoal/pgshoal/pool"
@@ -62,5 +63,16 @@ func (s *session) watchConnection(p *participant) (stop func()) {
 		_ = p.conn.Stream.Conn.SetReadDeadline(time.Unix(1, 0))
 		<-done
 		_ = p.conn.Stream.Conn.SetReadDeadline(time.Time{})
+	}
+}
+
+// passAsides passes on what is not about the statement in an answer: notices and notifications.
+func (s *session) passAsides(answer []byte) {
+	for len(answer) >= 5 {
+		size := min(1+int(binary.BigEndian.Uint32(answer[1:])), len(answer))
+		if answer[0] == 'A' || answer[0] == 'N' {
+			s.client.Append(answer[:size])
+		}
+		answer = answer[size:]
 	}
 }

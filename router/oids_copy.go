@@ -65,7 +65,7 @@ func (s *session) copyTypes(ctx context.Context, tree *pg.CopyStmt) (types []uin
 	if err != nil {
 		return nil, err
 	}
-	path := cat.UsablePath(catalog.ParseSearchPath(s.searchPath, s.user), s.currentRole())
+	path := cat.UsablePath(catalog.ParseSearchPath(s.searchPath, s.currentRole()), s.currentRole())
 	t := cat.Lookup(path, tree.Relation.Schemaname, tree.Relation.Relname)
 	if t == nil {
 		return nil, nil // the node's to complain about

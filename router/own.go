@@ -2,14 +2,10 @@ package router
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/pgshoal/pgshoal/analyze"
-	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 )
@@ -113,8 +109,11 @@ func (s *session) noTransaction(ctx context.Context, tag string, chain bool) err
 	if chain {
 		return pgwire.Errorf("25P01", "%s AND CHAIN can only be used in transaction blocks", tag)
 	}
+	if err := s.protectBatch(ctx); err != nil {
+		return err
+	}
 	if s.txn.mode == modeBlock && len(s.txn.parts) > 0 {
-		// Inside a text of several statements it ends what came before.
+		// Inside a text of several statements, or a pipeline, it ends what came before.
 		var err error
 		if tag == "COMMIT" {
 			err = s.commit(ctx)
@@ -169,6 +168,7 @@ func (s *session) savepoint(ctx context.Context, st *plannedStatement) error {
 		t.failed = false
 		s.ownCatalog = nil
 		s.txn.forgetOIDs()
+		s.namesUnknown = s.namesUnknown || s.spends || t.setLocal
 		if s.settings != sp.settings {
 			s.changeSettings(sp.settings)
 			for _, p := range t.parts {
@@ -177,6 +177,9 @@ func (s *session) savepoint(ctx context.Context, st *plannedStatement) error {
 		}
 	}
 	s.complete(savepointWords(st.class))
+	if p := t.part(s.router.view.Load().m.Home); st.class == analyze.RollbackTo && p != nil && !p.conn.Broken {
+		s.reportParameters(p.conn.Params) // what the rollback has changed back
+	}
 	return nil
 }
 
@@ -244,9 +247,10 @@ func (s *session) everywhere(ctx context.Context, st *plannedStatement) error {
 			return err
 		}
 	}
-	if s.txn.mode == modeExplicit {
+	if s.txn.mode != modeIdle {
 		s.txn.replay = append(s.txn.replay, st.text)
 		s.txn.setLocal = true
+		s.namesUnknown = s.namesUnknown || changesNames(st)
 	}
 	s.client.Append(answer)
 	s.reportParameters(conn.Params)
@@ -318,16 +322,12 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 		p := &plan.Plan{Epoch: s.router.view.Load().m.Epoch}
 		err := s.routeOne(ctx, &plannedStatement{class: st.class, text: st.text, plan: p}, nil)
 		if err == nil && !s.stopped && target == pg.DiscardMode_DISCARD_TEMP {
-			s.saveTemporary()
-			s.temporary = nil
+			s.namesUnknown = true
 		}
 		return err
 	}
 	if s.txn.mode != modeIdle {
-		if s.txn.mode == modeExplicit || len(s.txn.parts) > 0 {
-			return pgwire.Errorf("25001", "DISCARD ALL cannot run inside a transaction block")
-		}
-		s.txn.mode = modeIdle
+		return pgwire.Errorf("25001", "DISCARD ALL cannot run inside a transaction block")
 	}
 	for _, p := range s.txn.parts {
 		s.clean(p.conn)
@@ -335,6 +335,7 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 	s.hold, s.spends, s.listening, s.temporary, s.temporaryCode, s.cursors = "", false, false, nil, nil, nil
 	s.pinned.Store("")
 	s.extended.statements = nil
+	s.namesUnknown, s.hidden = false, nil
 	s.changeSettings(s.startup)
 	s.release()
 	conn, done, err := s.homeConnection(ctx)
@@ -345,64 +346,4 @@ func (s *session) discard(ctx context.Context, st *plannedStatement) error {
 	s.complete("DISCARD ALL")
 	s.reportParameters(conn.Params)
 	return nil
-}
-
-// saveTemporary keeps the names of temporary tables for a rollback.
-func (s *session) saveTemporary() {
-	if s.txn.mode != modeIdle && s.txn.temporaryBefore == nil {
-		s.txn.temporaryBefore = map[string]bool{}
-		maps.Copy(s.txn.temporaryBefore, s.temporary)
-	}
-}
-
-// noteTemporary remembers temporary tables, whose names hide others in this session.
-func (s *session) noteTemporary(st *plannedStatement) {
-	stmts, err := analyze.Parse(st.text)
-	if err != nil {
-		return
-	}
-	s.saveTemporary()
-	for _, parsed := range stmts {
-		if name := plan.HidesIn(parsed.Tree); name != "" {
-			// It stays when the transaction rolls back, which only makes the planner more careful.
-			s.temporaryCode = append(s.temporaryCode, plan.TemporaryDDL{
-				Name: name, Text: st.text, Path: catalog.ParseSearchPath(s.searchPath, s.user),
-			})
-		}
-		for _, name := range temporaryNames(parsed.Tree) {
-			if s.temporary == nil {
-				s.temporary = map[string]bool{}
-			}
-			s.temporary[name] = true
-		}
-		if d := parsed.Tree.GetDropStmt(); d != nil {
-			for _, o := range d.Objects {
-				_, name := analyze.Name(o.GetList().GetItems())
-				delete(s.temporary, name)
-				if s.txn.mode != modeExplicit {
-					s.temporaryCode = slices.DeleteFunc(s.temporaryCode, func(c plan.TemporaryDDL) bool { return c.Name == name })
-				}
-			}
-		}
-	}
-}
-
-func temporaryNames(n *pg.Node) []string {
-	var rv *pg.RangeVar
-	switch e := n.Node.(type) {
-	case *pg.Node_CreateStmt:
-		rv = e.CreateStmt.Relation
-	case *pg.Node_CreateTableAsStmt:
-		rv = e.CreateTableAsStmt.Into.Rel
-	case *pg.Node_SelectStmt:
-		rv = e.SelectStmt.GetIntoClause().GetRel()
-	case *pg.Node_ViewStmt:
-		rv = e.ViewStmt.View
-	case *pg.Node_CreateSeqStmt:
-		rv = e.CreateSeqStmt.Sequence
-	}
-	if rv == nil || rv.Relpersistence != "t" && !strings.HasPrefix(rv.Schemaname, "pg_temp") {
-		return nil
-	}
-	return []string{rv.Relname}
 }

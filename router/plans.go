@@ -16,6 +16,7 @@ import (
 // planned is a text that was parsed and planned once. It is immutable but for its uses.
 type planned struct {
 	epoch      uint64
+	space      *planSpace // that its names were resolved for
 	statements []plannedStatement
 	params     []uint32 // parameter types, for the extended protocol
 	// described are the ParameterDescription and the RowDescription or NoData that the home node
@@ -66,6 +67,10 @@ const (
 	maxPlanText   = 64 << 10
 )
 
+func newPlanSpace() *planSpace {
+	return &planSpace{normalised: map[string]*planned{}, exact: map[string]*planned{}, lifted: map[string]*liftedText{}}
+}
+
 func (p *planSpaces) init() { p.spaces = map[spaceKey]*planSpace{} }
 
 func (p *planSpaces) get(k spaceKey) *planSpace {
@@ -76,7 +81,7 @@ func (p *planSpaces) get(k spaceKey) *planSpace {
 		if len(p.spaces) > 1000 {
 			clear(p.spaces)
 		}
-		s = &planSpace{normalised: map[string]*planned{}, exact: map[string]*planned{}, lifted: map[string]*liftedText{}}
+		s = newPlanSpace()
 		p.spaces[k] = s
 	}
 	return s
@@ -119,7 +124,7 @@ func (p *planSpace) store(norm, text []byte, entry *planned, fixed bool) {
 // planText returns the plans of a text, made now if it was not seen before. After it,
 // s.norm.Literals are the literals of text.
 func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
-	if err := s.knowSearchPath(ctx); err != nil {
+	if err := s.learnNames(ctx); err != nil {
 		return nil, err
 	}
 	v := s.router.view.Load()
@@ -151,7 +156,7 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.schemaChanged && !s.hasTemporary() && !ofThisSession(stmts) {
+	if !s.schemaChanged && !ofThisSession(stmts) {
 		s.space.store(norm, text, entry, fixed)
 		if norm != nil && spreads(entry) {
 			s.lift(ctx, v, text, &entry.statements[0])
@@ -182,32 +187,9 @@ func keepPositions(text []byte, stmts []*analyze.Statement) {
 	}
 }
 
-// knowSearchPath asks for the search path after it went back to a default.
-func (s *session) knowSearchPath(ctx context.Context) error {
-	if !s.searchPathUnknown || s.txn.failed {
-		return nil
-	}
-	conn, done, err := s.homeConnection(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	rows, err := conn.Query(ctx, "SELECT pg_catalog.current_setting('search_path')")
-	if err != nil {
-		return err
-	}
-	path, err := s.readText(ctx, rows[0][0])
-	if err != nil {
-		return err
-	}
-	s.searchPathUnknown = false
-	s.setSearchPath(string(path))
-	return nil
-}
-
 // planStatements plans all statements of a text.
 func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.Statement, params []uint32, literals bool) (_ *planned, fixed bool, err error) {
-	entry := &planned{epoch: v.m.Epoch, params: params, id: s.router.plans.lastID.Add(1)}
+	entry := &planned{epoch: v.m.Epoch, space: s.space, params: params, id: s.router.plans.lastID.Add(1)}
 	for _, st := range stmts {
 		if err := s.expandExecute(st); err != nil {
 			return nil, false, err
@@ -239,7 +221,7 @@ func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.
 func (s *session) planInput(cat *catalog.Catalog, v *view, st *analyze.Statement, params []uint32) plan.Input {
 	return plan.Input{
 		Statement: st, Catalog: cat, Map: v.m, Params: params,
-		Path:      cat.UsablePath(catalog.ParseSearchPath(s.searchPath, s.user), s.currentRole()),
+		Path:      cat.UsablePath(catalog.ParseSearchPath(s.searchPath, s.currentRole()), s.currentRole()),
 		Temporary: s.isTemporary, TemporaryCode: s.temporaryCode, Sizes: s.router.sizes.lookup(s.database),
 	}
 }

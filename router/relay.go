@@ -143,8 +143,12 @@ func (s *session) parameter(msg []byte) pgwire.Action {
 	if s.reported[string(name)] == string(value) {
 		return pgwire.Drop
 	}
+	withheld := s.withholds(string(name))
 	s.reported[string(name)] = string(value)
 	s.encodingChanged()
+	if withheld {
+		return pgwire.Drop
+	}
 	return pgwire.Forward
 }
 
@@ -219,8 +223,8 @@ func (s *session) copyData(p *participant) error {
 		case 'H', 'S':
 			continue // flushing and syncing do not matter during COPY
 		default:
-			p.conn.Stream.Append(pgwire.AppendCopyFail(nil, "unexpected message during COPY from stdin"))
-			typ = 'f'
+			p.conn.Broken = true
+			return s.lostSync(typ)
 		}
 		if typ != 'd' {
 			if err := s.endCopyData(p); err != nil {
@@ -237,6 +241,15 @@ func (s *session) copyData(p *participant) error {
 			return nil
 		}
 	}
+}
+
+// lostSync ends a session whose client sends something else than COPY data, as PostgreSQL does: nobody knows where the
+// next message begins.
+func (s *session) lostSync(typ byte) error {
+	s.send(pgwire.Errorf(pgwire.CodeProtocolViolation, "unexpected message type 0x%02X during COPY from stdin", typ))
+	s.send(pgwire.Fatalf(pgwire.CodeProtocolViolation, "terminating connection because protocol synchronization was lost"))
+	_ = s.client.Flush()
+	return errClientGone
 }
 
 // endCopyData makes the node answer after the data. In the extended protocol it does so at a Sync or a

@@ -287,7 +287,7 @@ const serviceDatabase = "postgres"
 // service gets a connection of the router's own role.
 func (r *Router) service(ctx context.Context, node, database string) (*pool.Conn, error) {
 	key := pool.Key{Node: node, Role: r.cfg.ServiceUser, Database: database}
-	conn, err := r.pool.Acquire(ctx, key, pool.Credentials{Password: r.cfg.ServicePassword})
+	conn, err := r.pool.AcquireAlive(ctx, key, pool.Credentials{Password: r.cfg.ServicePassword})
 	if err != nil || conn.Params["client_encoding"] == utf8Encoding {
 		return conn, err
 	}

@@ -46,6 +46,7 @@ type session struct {
 	startup    *settingSet
 	settings   *settingSet
 	reported   map[string]string // ParameterStatus as the client knows it
+	withheld   map[string]string // what it does not know yet, with the values that it knows; nil when it is told at once
 	searchPath string
 	// roleConsistency is shoal.read_consistency as the role or the database have it.
 	roleConsistency string
@@ -66,7 +67,9 @@ type session struct {
 	extended extended
 	relay    relayState
 
-	temporary     map[string]bool // names of temporary tables
+	temporary     []string // names of temporary tables and the like
+	ownSpace      *planSpace
+	ownKey        spaceKey
 	temporaryCode []plan.TemporaryDDL
 	schemaChanged bool // the transaction has changed the schema
 	ownCatalog    *catalog.Catalog
@@ -74,8 +77,11 @@ type session struct {
 	stopped       bool              // the last statement failed: the rest of its text is not run
 	cursors       map[string]string // node of each cursor that SQL declared
 	cursorsApart  map[string]bool   // cursors over several nodes: they read gathered rows on the home node
-	// searchPathUnknown is set when search_path went back to a default that the node must tell.
-	searchPathUnknown bool
+	// namesUnknown is set when something may have changed what names mean, and the node must tell: a search_path
+	// that went back to its default, temporary tables that came or went.
+	namesUnknown bool
+	hidden       map[string]bool // settings that code on the home node may change; see plan.AnySetting
+	acting       string          // the role that SET LOCAL chose; "" when the settings tell
 
 	hold   string       // why server connections are kept between transactions
 	spends bool         // what they have got cannot be taken back: nobody else may get them
@@ -220,7 +226,7 @@ func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
 	s.reported = map[string]string{}
 	s.relay.init(s)
 	v := s.router.view.Load()
-	conn, err := s.acquire(ctx, v.m.Home)
+	conn, err := s.acquireBy(ctx, v.m.Home, s.router.pool.AcquireAlive)
 	if err != nil {
 		return err
 	}
@@ -252,22 +258,6 @@ func (s *session) greet(ctx context.Context, c *pgwire.Client) error {
 
 func (s *session) poolKey(node string) pool.Key {
 	return pool.Key{Node: node, Role: s.user, Database: s.database}
-}
-
-func (s *session) setSearchPath(path string) {
-	s.searchPath = path
-	s.space = s.router.plans.get(spaceKey{s.database, s.currentRole(), path, s.encodings.client})
-}
-
-// currentRole is whose rights statements run with.
-func (s *session) currentRole() string {
-	if role, ok := s.settings.values["role"]; ok && role != "none" {
-		return role
-	}
-	if role, ok := s.settings.values["session_authorization"]; ok {
-		return role
-	}
-	return s.user
 }
 
 func (s *session) standardStrings() bool { return s.reported["standard_conforming_strings"] != "off" }
@@ -424,7 +414,3 @@ func (s *session) catalog(ctx context.Context, v *view) (*catalog.Catalog, error
 	}
 	return s.ownCatalog, nil
 }
-
-func (s *session) isTemporary(name string) bool { return s.temporary[name] }
-
-func (s *session) hasTemporary() bool { return len(s.temporary) > 0 }

@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"maps"
-	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -38,7 +37,7 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 		return s.setTransaction(ctx, st)
 	case v.Kind == pg.VariableSetKind_VAR_RESET_ALL:
 		return s.resetAll(ctx, st)
-	case v.IsLocal:
+	case v.IsLocal || ofTransaction(v.Name):
 		return s.everywhere(ctx, st)
 	}
 	names := []string{strings.ToLower(v.Name)}
@@ -88,6 +87,15 @@ func (s *session) set(ctx context.Context, st *plannedStatement) error {
 	return nil
 }
 
+// ofTransaction reports settings that are the transaction's, whoever sets them.
+func ofTransaction(name string) bool {
+	switch strings.ToLower(name) {
+	case "transaction_read_only", "transaction_isolation", "transaction_deferrable":
+		return true
+	}
+	return false
+}
+
 // settingValue is a value that a connection told, in UTF-8: it is written to connections of any encoding.
 func (s *session) settingValue(ctx context.Context, c *pool.Conn, value []byte) (string, error) {
 	from := c.Params["client_encoding"]
@@ -120,26 +128,36 @@ func (s *session) reportParameters(params map[string]string) {
 	out := s.client.Out()
 	for name, value := range params {
 		if known, ok := s.reported[name]; ok && known != value {
+			if !s.withholds(name) {
+				*out = pgwire.AppendParameterStatus(*out, name, value)
+			}
 			s.reported[name] = value
-			*out = pgwire.AppendParameterStatus(*out, name, value)
 			s.encodingChanged()
 		}
 	}
 }
 
-// changeSettings makes a set the session's; connections follow when they are next used.
-func (s *session) changeSettings(set *settingSet) {
-	before := s.settings
-	s.settings = set
-	path, ok := set.values["search_path"]
-	switch {
-	case ok:
-		s.setSearchPath(path)
-	case before.values["search_path"] != "" || slices.Contains(before.names, "search_path"):
-		s.searchPathUnknown = true
-	default:
-		s.setSearchPath(s.searchPath) // the role may have changed
+// withholds reports that a change waits for the end of a text of several statements, where PostgreSQL tells what has become of it. The
+// parameter still has its old value.
+func (s *session) withholds(name string) bool {
+	if s.withheld == nil {
+		return false
 	}
+	if _, ok := s.withheld[name]; !ok {
+		s.withheld[name] = s.reported[name]
+	}
+	return true
+}
+
+// tellWithheld tells what was withheld.
+func (s *session) tellWithheld() {
+	out := s.client.Out()
+	for name, before := range s.withheld {
+		if value := s.reported[name]; value != before {
+			*out = pgwire.AppendParameterStatus(*out, name, value)
+		}
+	}
+	s.withheld = nil
 }
 
 // setTransaction keeps SET TRANSACTION for nodes that join later.
@@ -201,13 +219,11 @@ func (s *session) settingChanged(ctx context.Context, p *participant, name strin
 		return
 	}
 	if local {
-		if s.txn.mode == modeExplicit {
+		if s.txn.mode != modeIdle {
 			s.txn.replay = append(s.txn.replay, "SELECT pg_catalog.set_config("+plan.QuoteLiteral(name)+", "+plan.QuoteLiteral(value)+", true)")
-			if name == "search_path" {
-				s.setSearchPath(value)
-				s.txn.setAny = true
-			}
+			s.txn.setLocal = true
 		}
+		s.namesUnknown = s.namesUnknown || namesDependOn(name)
 		return
 	}
 	s.txn.setAny = true

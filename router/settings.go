@@ -103,9 +103,14 @@ func (s *session) acquire(ctx context.Context, node string) (*pool.Conn, error) 
 		conn.Broken = true
 		s.router.pool.Release(conn)
 	}
+	return s.acquireBy(ctx, node, s.router.pool.Acquire)
+}
+
+// acquireBy is acquire by a way of the pool that may wait.
+func (s *session) acquireBy(ctx context.Context, node string, acquire func(context.Context, pool.Key, pool.Credentials) (*pool.Conn, error)) (*pool.Conn, error) {
 	s.task.Detach()
 	for {
-		conn, err := s.router.pool.Acquire(ctx, s.poolKey(node), s.creds)
+		conn, err := acquire(ctx, s.poolKey(node), s.creds)
 		if err != nil || !leavesTrace(conn, s.settings) {
 			return conn, err
 		}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/pganalyze/pg_query_go/v6/parser"
 
 	"github.com/pgshoal/pgshoal/analyze"
 	"github.com/pgshoal/pgshoal/exec"
@@ -203,7 +206,9 @@ func (s *session) effects(ctx context.Context, st *plannedStatement, p *particip
 	}
 	if st.plan.Hold != "" {
 		s.keep(st.plan.Hold)
-		s.noteTemporary(st)
+		s.noteTemporaryCode(st)
+		s.noteHidden(st.plan.Sets)
+		s.namesUnknown = s.namesUnknown || s.spends
 	}
 	switch st.class {
 	case analyze.Listen:
@@ -299,6 +304,7 @@ func (s *session) simpleMany(ctx context.Context, entry *planned, msg []byte) er
 		st := &plannedStatement{plan: &plan.Plan{Writes: true}}
 		return s.forward(ctx, st, node, msg)
 	}
+	s.withheld = map[string]string{}
 	if s.txn.mode == modeIdle {
 		s.open(modeBlock, "BEGIN")
 	}
@@ -320,6 +326,7 @@ func (s *session) simpleMany(ctx context.Context, entry *planned, msg []byte) er
 			}
 		}
 	}
+	s.tellWithheld()
 	return s.ready()
 }
 
@@ -367,6 +374,8 @@ func clientError(err error) *pgwire.Error {
 		out := pgwire.Errorf(refusal.SQLState(), "%s", refusal.Message)
 		out.Detail, out.Hint = refusal.Detail, refusal.Hint
 		return out
+	case errors.Is(err, analyze.ErrSyntax):
+		return syntaxError(err)
 	case errors.As(err, &several):
 		return pgwire.Errorf("0A000", "%s", several.Error()).
 			WithHint("Use one statement per key, or a transaction of several statements.")
@@ -379,6 +388,17 @@ func clientError(err error) *pgwire.Error {
 		return homelessError(homeless)
 	}
 	return pgwire.Errorf(pgwire.CodeInternal, "%v", err)
+}
+
+// syntaxError is the grammar's own error, for a client whose failed transaction keeps the router from asking a node.
+func syntaxError(err error) *pgwire.Error {
+	var e *parser.Error
+	if !errors.As(err, &e) {
+		return pgwire.Errorf("42601", "%v", err)
+	}
+	out := pgwire.Errorf("42601", "%s", e.Message)
+	out.Position = strconv.Itoa(e.Cursorpos)
+	return out
 }
 
 // survivable makes the end of a server connection an error of the statement: the client's own

@@ -37,7 +37,7 @@ func (t *liftedText) key(out []byte, literals []sqltext.Literal, text []byte) []
 
 // lifts reports that this session's literals mean the same as parameters do.
 func (s *session) lifts() bool {
-	return !s.schemaChanged && !s.hasTemporary() && !s.encodings.foreign && !s.encodings.serverForeign && len(s.norm.Literals) > 0
+	return !s.schemaChanged && len(s.temporary) == 0 && !s.encodings.foreign && !s.encodings.serverForeign && len(s.norm.Literals) > 0
 }
 
 // findLifted is the plan of a text with other literals than it was made for. After it, s.lifted are the values of this text's.

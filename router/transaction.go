@@ -8,6 +8,7 @@ import (
 
 	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/pgwire"
+	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
 )
 
@@ -40,8 +41,6 @@ type transaction struct {
 	committed   []byte
 	consistency string // what SET LOCAL shoal.read_consistency chose
 	aligned     bool   // the snapshots of all nodes agree
-	// changed are the temporary tables and the like that a rollback takes away.
-	temporaryBefore map[string]bool
 }
 
 type savepoint struct {
@@ -92,7 +91,6 @@ func (s *session) open(mode txMode, begin string) {
 	t := &s.txn
 	t.mode, t.begin, t.failed = mode, begin, false
 	t.saved, t.setAny, t.setLocal, t.committed = s.settings, false, false, nil
-	t.temporaryBefore = nil
 	t.consistency, t.aligned = "", false
 }
 
@@ -125,6 +123,9 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 		}
 	}
 	p := s.txn.part(node)
+	if s.hidden[plan.AnySetting] && node != s.router.view.Load().m.Home {
+		return nil, errHidden()
+	}
 	if p == nil {
 		conn, err := s.acquire(ctx, node)
 		if err != nil {
@@ -295,9 +296,6 @@ func (s *session) restore() {
 		}
 		s.changeSettings(t.saved)
 	}
-	if t.temporaryBefore != nil {
-		s.temporary = t.temporaryBefore
-	}
 }
 
 // closeTransaction forgets the transaction and gives connections back.
@@ -314,6 +312,7 @@ func (s *session) closeTransaction(ctx context.Context) {
 	if len(t.parts) > 1 {
 		s.endSpan()
 	}
+	s.namesUnknown = s.namesUnknown || s.spends || t.setLocal // ON COMMIT DROP, the end of SET LOCAL
 	t.mode, t.failed = modeIdle, false
 	t.consistency, t.aligned = "", false
 	t.replay, t.savepoints = t.replay[:0], t.savepoints[:0]

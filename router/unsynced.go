@@ -82,7 +82,7 @@ func (s *session) planExact(ctx context.Context, raw []byte) (*planned, error) {
 	text, err := s.readText(ctx, raw)
 	s.raw, s.text = raw, text
 	if err == nil {
-		err = s.knowSearchPath(ctx)
+		err = s.learnNames(ctx)
 	}
 	if err != nil {
 		return nil, err
