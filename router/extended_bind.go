@@ -66,6 +66,9 @@ func (s *session) bindStatement(ctx context.Context, st *prepared, name string) 
 	if routed(st.entry) {
 		return s.bindRoute(ctx, st, name)
 	}
+	if named := s.executed(st.entry); named != nil {
+		return s.bindExecuted(ctx, st, named, name)
+	}
 	e.setPortal(name, portal{stmt: st, values: textParams(&e.bind), args: argumentsOf(&e.bind, st.entry.params)})
 	if spreads(st.entry) {
 		return s.bindSpread(ctx, st, &st.entry.statements[0], name, nil)

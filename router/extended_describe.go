@@ -44,7 +44,7 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 	}
 	entry.described = described
 	entry.oidParams, entry.oidRows = anyUserType(params), anyUserColumn(rowsOf(described))
-	if !s.schemaChanged && (len(stmts) == 0 || !isCursor(stmts[0].Class)) && !ofThisSession(stmts) {
+	if !s.schemaChanged && (len(stmts) == 0 || !isCursor(stmts[0].Class) && stmts[0].Class != analyze.Execute) && !ofThisSession(stmts) {
 		s.space.store(nil, p.key, entry, true)
 	}
 	return entry, nil
@@ -83,6 +83,12 @@ func (s *session) describeAtHome(ctx context.Context, p *prepared, stmts []*anal
 	}
 	if placing(stmts[0]) {
 		return s.placingDescribed(stmts[0])
+	}
+	if p := s.extended.statements[stmts[0].Tree.GetExecuteStmt().GetName()]; p != nil && stmts[0].Class == analyze.Execute {
+		if err := s.replanned(ctx, p); err != nil {
+			return nil, nil, err
+		}
+		return append(pgwire.AppendParameterDescription(nil, nil), rowsOf(p.entry.described)...), nil, nil
 	}
 	conn, done, err := s.describingConnection(ctx, stmts[0])
 	if err != nil {

@@ -144,11 +144,7 @@ func (s *session) executeStatement(ctx context.Context, st *plannedStatement) er
 	if p.atHome && homeOnly(p.entry) {
 		return s.toHome(ctx, st, "prepared statement")
 	}
-	if len(tree.Params) != len(p.entry.params) {
-		return pgwire.Errorf("42601", "wrong number of parameters for prepared statement %q", tree.Name).
-			WithDetail("Expected %d parameters but got %d.", len(p.entry.params), len(tree.Params))
-	}
-	values, err := s.arguments(ctx, tree.Params)
+	values, err := s.arguments(ctx, p, tree.Params)
 	if err != nil {
 		return err
 	}
@@ -168,8 +164,47 @@ func (s *session) executeStatement(ctx context.Context, st *plannedStatement) er
 	return s.executeRoute(ctx, p, inner, values)
 }
 
+// executed is the statement that an EXECUTE names, nil if there is none.
+func (s *session) executed(entry *planned) *prepared {
+	if len(entry.statements) != 1 || entry.statements[0].class != analyze.Execute {
+		return nil
+	}
+	return s.extended.statements[entry.statements[0].tree.Tree.GetExecuteStmt().Name]
+}
+
+// bindExecuted binds the statement that an EXECUTE names, with its arguments, in place of the EXECUTE: so its rows are described
+// and sent in the formats that the client has asked for.
+func (s *session) bindExecuted(ctx context.Context, st, named *prepared, portal string) error {
+	e := &s.extended
+	if err := s.payOwed(ctx); err != nil {
+		return err
+	}
+	if err := s.finishSegment(ctx); err != nil {
+		return err
+	}
+	if err := s.replan(ctx, named); err != nil {
+		return err
+	}
+	values, err := s.arguments(ctx, named, st.entry.statements[0].tree.Tree.GetExecuteStmt().Params)
+	if err != nil {
+		return err
+	}
+	results := make([]int16, e.bind.NumResultFormats())
+	for i := range results {
+		results[i] = e.bind.ResultFormat(i)
+	}
+	if err := e.bind.Decode(pgwire.AppendBind(nil, portal, named.name, nil, values, results)); err != nil {
+		return err
+	}
+	return s.bindStatement(ctx, named, portal)
+}
+
 // arguments computes the arguments of EXECUTE; plain constants need no node.
-func (s *session) arguments(ctx context.Context, args []*pg.Node) ([][]byte, error) {
+func (s *session) arguments(ctx context.Context, p *prepared, args []*pg.Node) ([][]byte, error) {
+	if len(args) != len(p.entry.params) {
+		return nil, pgwire.Errorf("42601", "wrong number of parameters for prepared statement %q", p.name).
+			WithDetail("Expected %d parameters but got %d.", len(p.entry.params), len(args))
+	}
 	values := make([][]byte, len(args))
 	var exprs []string
 	var at []int
