@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +18,8 @@ import (
 type crossRun struct {
 	options
 	dir    string
-	plain  string   // one PostgreSQL with all rows
-	router string   // of the cluster of two nodes
-	pid    int      // the router's
+	plain  target   // one PostgreSQL with all rows
+	router target   // of the cluster of two nodes
 	nodes  []string // the cluster's servers themselves
 }
 
@@ -69,7 +67,7 @@ func runCross(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Printf("over two nodes, %d rows, 8 clients, %d rounds of %v; medians\n\n", o.crossRows, o.rounds, o.duration)
-	fmt.Printf("%-44s %12s %12s %8s %8s\n", "", "PostgreSQL/s", "pgshoal/s", "ratio", "wanted")
+	fmt.Printf("%-44s %12s %12s %8s %8s %8s\n", "", "PostgreSQL/s", "pgshoal/s", "ratio", "wanted", "by CPU")
 	for _, c := range r.cases() {
 		if !strings.Contains(c.name, o.only) {
 			continue
@@ -99,10 +97,10 @@ func newCross(ctx context.Context, o options) (_ *crossRun, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if r.router, r.pid, r.nodes, err = r.up(ctx, "two", 2); err != nil {
+	if r.router, r.nodes, err = r.up(ctx, "two", 2); err != nil {
 		return nil, err
 	}
-	if err := execAll(ctx, r.router, append(crossTables(r.crossRows), crossPlacing...)...); err != nil {
+	if err := execAll(ctx, r.router.dsn, append(crossTables(r.crossRows), crossPlacing...)...); err != nil {
 		return nil, err
 	}
 	return r, analyzed(ctx, r.nodes...)
@@ -110,15 +108,15 @@ func newCross(ctx context.Context, o options) (_ *crossRun, err error) {
 
 // startPlain starts one PostgreSQL with the same rows.
 func (r *crossRun) startPlain(ctx context.Context) error {
-	_, _, one, err := r.up(ctx, "one", 1)
+	beside, one, err := r.up(ctx, "one", 1)
 	if err != nil {
 		return err
 	}
-	r.plain = one[0]
-	if err := execAll(ctx, r.plain, crossTables(r.crossRows)...); err != nil {
+	r.plain = target{dsn: one[0], servers: beside.servers}
+	if err := execAll(ctx, r.plain.dsn, crossTables(r.crossRows)...); err != nil {
 		return err
 	}
-	return analyzed(ctx, r.plain)
+	return analyzed(ctx, r.plain.dsn)
 }
 
 // analyzed gives all servers the same start: no dead rows, statistics, a visibility map. Distributing a table leaves room for the
@@ -140,15 +138,15 @@ func (r *crossRun) stop() {
 }
 
 // up starts a cluster and returns its router and its servers.
-func (r *crossRun) up(ctx context.Context, name string, nodes int) (router string, pid int, servers []string, err error) {
+func (r *crossRun) up(ctx context.Context, name string, nodes int) (router target, servers []string, err error) {
 	dir := filepath.Join(r.dir, name)
 	cmd := exec.CommandContext(ctx, r.pgshoal, "up", "--dir", dir, "--nodes", fmt.Sprint(nodes), "--port", "0", "--http", "127.0.0.1:0", "--detach")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", 0, nil, fmt.Errorf("starting a cluster: %w: %s", err, out)
+		return target{}, nil, fmt.Errorf("starting a cluster: %w: %s", err, out)
 	}
 	out, err := exec.CommandContext(ctx, r.pgshoal, "status", "--dir", dir, "--json").Output()
 	if err != nil {
-		return "", 0, nil, fmt.Errorf("reading the cluster's status: %w", err)
+		return target{}, nil, fmt.Errorf("reading the cluster's status: %w", err)
 	}
 	var status struct {
 		Nodes, Routers []struct {
@@ -157,12 +155,14 @@ func (r *crossRun) up(ctx context.Context, name string, nodes int) (router strin
 		}
 	}
 	if err := json.Unmarshal(out, &status); err != nil {
-		return "", 0, nil, err
+		return target{}, nil, err
 	}
+	router = target{dsn: status.Routers[0].DSN, pid: status.Routers[0].PID}
 	for _, n := range status.Nodes {
 		servers = append(servers, n.DSN)
+		router.servers = append(router.servers, n.PID)
 	}
-	return status.Routers[0].DSN, status.Routers[0].PID, servers, nil
+	return router, servers, nil
 }
 
 // crossTables makes the tables and fills them, as one PostgreSQL has them.
@@ -197,39 +197,38 @@ func (r *crossRun) measure(ctx context.Context, c crossCase) error {
 		return err
 	}
 	w := workload{c.name, path, c.protocol, crossClients}
-	var rates [2][]float64
+	var samples [2][]sample
 	for range r.rounds {
-		for i, dsn := range []string{r.plain, r.router} {
-			rate, err := 0.0, error(nil)
+		for i, t := range []target{r.plain, r.router} {
+			var one sample
+			var err error
 			if c.slow {
-				rate, err = onceEach(ctx, dsn, c.script)
+				one, err = onceEach(ctx, t, c.script)
 			} else {
-				var one sample
-				one, err = once(ctx, w, target{dsn: dsn}, r.options)
-				rate = one.perSecond
+				one, err = once(ctx, w, t, r.options)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			rates[i] = append(rates[i], rate)
+			samples[i] = append(samples[i], one)
 		}
 	}
-	report(c.name, rates, c.target)
+	report(c.name, samples, c.target)
 	return nil
 }
 
 const crossClients = 8
 
 // onceEach lets each client ask once, all at the same time.
-func onceEach(ctx context.Context, dsn, sql string) (perSecond float64, err error) {
+func onceEach(ctx context.Context, t target, sql string) (one sample, err error) {
 	conns := make([]*pgx.Conn, crossClients)
 	for i := range conns {
-		if conns[i], err = pgx.Connect(ctx, dsn); err != nil {
-			return 0, err
+		if conns[i], err = pgx.Connect(ctx, t.dsn); err != nil {
+			return sample{}, err
 		}
 		defer conns[i].Close(ctx)
 	}
-	began := time.Now()
+	began, cpu := time.Now(), t.cpu()
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range conns {
 		g.Go(func() error {
@@ -238,18 +237,20 @@ func onceEach(ctx context.Context, dsn, sql string) (perSecond float64, err erro
 		})
 	}
 	err = g.Wait()
-	return crossClients / time.Since(began).Seconds(), err
+	return sample{crossClients / time.Since(began).Seconds(), (t.cpu() - cpu) * 1e6 / crossClients}, err
 }
 
-func report(name string, rates [2][]float64, wanted float64) {
-	slices.Sort(rates[0])
-	slices.Sort(rates[1])
-	plain, ours := rates[0][len(rates[0])/2], rates[1][len(rates[1])/2]
+func report(name string, samples [2][]sample, wanted float64) {
+	plain, ours := median(samples[0]), median(samples[1])
 	want := ""
 	if wanted > 0 {
 		want = fmt.Sprintf("%.2f", wanted)
 	}
-	fmt.Printf("%-44s %12.2f %12.2f %8.2f %8s\n", name, plain, ours, ours/plain, want)
+	cpu := ""
+	if plain.cpu > 0 && ours.cpu > 0 {
+		cpu = fmt.Sprintf("%.2f", plain.cpu/ours.cpu)
+	}
+	fmt.Printf("%-44s %12.2f %12.2f %8.2f %8s %8s\n", name, plain.perSecond, ours.perSecond, ours.perSecond/plain.perSecond, want, cpu)
 }
 
 const gatherName = "gather of 100,000 rows, against psql | psql"
@@ -262,18 +263,18 @@ func (r *crossRun) gather(ctx context.Context) error {
 	}
 	pipe := fmt.Sprintf(`%[1]s -Xqc "COPY (SELECT id, amount, filler FROM item WHERE id <= 100000) TO STDOUT" '%[2]s' | `+
 		`%[1]s -Xqc "BEGIN" -c "CREATE TEMPORARY TABLE copied (id bigint, amount int, filler text) ON COMMIT DROP" -c "COPY copied FROM STDIN" `+
-		`-c "SELECT count(id), count(filler), array_length(array_agg(amount), 1) FROM copied" -c COMMIT '%[3]s' >/dev/null`, psql, r.plain, r.nodes[0])
-	query := fmt.Sprintf(`%s -Xqc "SELECT count(id), count(filler), array_length(array_agg(amount), 1) FROM item WHERE id <= 100000" '%s' >/dev/null`, psql, r.router)
-	var rates [2][]float64
+		`-c "SELECT count(id), count(filler), array_length(array_agg(amount), 1) FROM copied" -c COMMIT '%[3]s' >/dev/null`, psql, r.plain.dsn, r.nodes[0])
+	query := fmt.Sprintf(`%s -Xqc "SELECT count(id), count(filler), array_length(array_agg(amount), 1) FROM item WHERE id <= 100000" '%s' >/dev/null`, psql, r.router.dsn)
+	var samples [2][]sample
 	for range max(r.rounds, 3) * 3 {
 		for i, command := range []string{pipe, query} {
 			began := time.Now()
 			if out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w: %s", command, err, out)
 			}
-			rates[i] = append(rates[i], 1/time.Since(began).Seconds())
+			samples[i] = append(samples[i], sample{perSecond: 1 / time.Since(began).Seconds()})
 		}
 	}
-	report(gatherName, rates, 0.8)
+	report(gatherName, samples, 0.8)
 	return nil
 }

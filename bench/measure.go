@@ -53,7 +53,7 @@ func (s *setup) workloads(o options) ([]workload, error) {
 // sample is one measurement.
 type sample struct {
 	perSecond float64
-	cpu       float64 // microseconds of the proxy per statement
+	cpu       float64 // microseconds of the proxy per statement, and of the target's servers
 }
 
 // measure runs a workload against all targets in turn, round by round, and prints the medians.
@@ -111,7 +111,7 @@ func once(ctx context.Context, w workload, t target, o options) (sample, error) 
 	if err := cmd.Start(); err != nil {
 		return sample{}, fmt.Errorf("pgbench: %w", err)
 	}
-	one, said := follow(stderr, t.pid, o.duration.Seconds())
+	one, said := follow(stderr, t, o.duration.Seconds())
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // it was killed
 	if ctx.Err() != nil {
@@ -128,7 +128,7 @@ const longest = 600
 
 // follow reads pgbench's reports as they come and measures from the first one for some seconds. What else
 // it said comes back too.
-func follow(reports io.Reader, pid int, seconds float64) (sample, string) {
+func follow(reports io.Reader, t target, seconds float64) (sample, string) {
 	var said strings.Builder
 	var began, last, statements, cpuBegan, cpuLast float64
 	lines := bufio.NewScanner(reports)
@@ -140,7 +140,7 @@ func follow(reports io.Reader, pid int, seconds float64) (sample, string) {
 		}
 		at, _ := strconv.ParseFloat(m[1], 64)
 		rate, _ := strconv.ParseFloat(m[2], 64)
-		if cpuLast = cpuTime(pid); began == 0 {
+		if cpuLast = t.cpu(); began == 0 {
 			began, cpuBegan = at, cpuLast
 		} else {
 			statements += rate * (at - last)
@@ -151,6 +151,14 @@ func follow(reports io.Reader, pid int, seconds float64) (sample, string) {
 		return sample{}, said.String()
 	}
 	return sample{statements / (last - began), (cpuLast - cpuBegan) * 1e6 / statements}, said.String()
+}
+
+// cpu is the CPU time in seconds that the target has taken so far.
+func (t target) cpu() float64 {
+	if len(t.servers) == 0 {
+		return cpuTime(t.pid)
+	}
+	return cpuTime(t.pid) + cpuOf(t.servers...)
 }
 
 // cpuTime is the CPU time of a process in seconds, 0 for none.

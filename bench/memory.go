@@ -34,13 +34,13 @@ func runMemory(ctx context.Context, o options) error {
 		return err
 	}
 	defer r.stop()
-	before := residentKB(r.pid)
+	before := residentKB(r.router.pid)
 	ctx, cancel := context.WithTimeout(ctx, o.memory)
 	defer cancel()
 	var most, rows, done atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range memoryClients {
-		g.Go(func() error { return moveMillions(ctx, r.router, i, &rows, &done) })
+		g.Go(func() error { return moveMillions(ctx, r.router.dsn, i, &rows, &done) })
 	}
 	g.Go(func() error {
 		tick := time.NewTicker(50 * time.Millisecond)
@@ -50,7 +50,7 @@ func runMemory(ctx context.Context, o options) error {
 			case <-ctx.Done():
 				return nil
 			case <-tick.C:
-				most.Store(max(most.Load(), int64(residentKB(r.pid))))
+				most.Store(max(most.Load(), int64(residentKB(r.router.pid))))
 			}
 		}
 	})

@@ -38,6 +38,8 @@ type setup struct {
 type target struct {
 	dsn string
 	pid int
+	// servers are those whose CPU time counts too, with that of their backends.
+	servers []int
 }
 
 func start(ctx context.Context, o options) (_ *setup, err error) {
