@@ -126,6 +126,9 @@ func once(ctx context.Context, w workload, t target, o options) (sample, error) 
 // longest is how many seconds pgbench may take in all.
 const longest = 600
 
+// fewest is of how many statements the CPU time says something.
+const fewest = 100
+
 // follow reads pgbench's reports as they come and measures from the first one for some seconds. What else
 // it said comes back too.
 func follow(reports io.Reader, t target, seconds float64) (sample, string) {
@@ -150,7 +153,11 @@ func follow(reports io.Reader, t target, seconds float64) (sample, string) {
 	if statements == 0 {
 		return sample{}, said.String()
 	}
-	return sample{statements / (last - began), (cpuLast - cpuBegan) * 1e6 / statements}, said.String()
+	one := sample{perSecond: statements / (last - began)}
+	if statements >= fewest { // else those that were under way at either end count for too much
+		one.cpu = (cpuLast - cpuBegan) * 1e6 / statements
+	}
+	return one, said.String()
 }
 
 // cpu is the CPU time in seconds that the target has taken so far.
