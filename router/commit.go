@@ -81,7 +81,7 @@ func (s *session) commitParts(ctx context.Context) error {
 func (s *session) commitTwoPhase(ctx context.Context, parts []*participant) error {
 	list := make([]twopc.Participant, len(parts))
 	for i, p := range parts {
-		list[i] = &writer{s.router, p.conn}
+		list[i] = &writer{s.router, p.conn, s.hold == "" && !s.schemaChanged}
 		parkNode(p, s.task)
 		defer parkNode(p, nil)
 	}
@@ -89,7 +89,7 @@ func (s *session) commitTwoPhase(ctx context.Context, parts []*participant) erro
 	s.mu.Lock()
 	s.span.gid = id.GID
 	s.mu.Unlock()
-	return twopc.Driver{Hook: s.router.cfg.CommitHook, Again: s.another}.Commit(ctx, id, list)
+	return twopc.Driver{Hook: s.router.cfg.CommitHook, Again: s.another, Blocks: s.task.Detach}.Commit(ctx, id, list)
 }
 
 // another opens a further session on a node, as the client's role.
@@ -98,13 +98,14 @@ func (s *session) another(ctx context.Context, node string) (twopc.Participant, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return &writer{s.router, conn}, func() { s.router.pool.Release(conn) }, nil
+	return &writer{s.router, conn, true}, func() { s.router.pool.Release(conn) }, nil
 }
 
 // writer is a node that takes part in two-phase commit.
 type writer struct {
 	router *Router
 	*pool.Conn
+	keeps bool // not for a client that has the connection to itself and sees what is prepared there, nor for what is rare
 }
 
 // Node names it.
@@ -112,6 +113,9 @@ func (w *writer) Node() string { return w.Key.Node }
 
 // Keep prepares one of the few statements of two-phase commit.
 func (w *writer) Keep(ctx context.Context, sql string) (string, error) {
+	if !w.keeps {
+		return "", nil
+	}
 	id, known := w.router.kept.Load(sql)
 	if !known {
 		id, _ = w.router.kept.LoadOrStore(sql, w.router.plans.lastID.Add(1))

@@ -109,6 +109,7 @@ type testPart struct {
 	name string
 	conn *pgconn.PgConn
 	kept map[string]string // names of prepared statements, by text
+	none bool              // the session must not keep any
 	runs *pgconn.MultiResultReader
 	// gone makes the participant of a coordinator that has crashed: nothing is sent any more.
 	gone *atomic.Bool
@@ -136,7 +137,7 @@ func (p *testPart) Keep(ctx context.Context, sql string) (string, error) {
 		return "", errCrashed
 	}
 	name, known := p.kept[sql]
-	if known {
+	if known || p.none {
 		return name, nil
 	}
 	name = fmt.Sprintf("kept_%d", len(p.kept))

@@ -53,6 +53,7 @@ func TestRealNodes(t *testing.T) {
 		run  func(*testing.T, *testNodes)
 	}{
 		{"commit", testCommit},
+		{"not kept", testNotKept},
 		{"one participant", testAlone},
 		{"deferred constraints", testDeferred},
 		{"no open transaction", testNotOpen},
@@ -89,6 +90,25 @@ func testCommit(t *testing.T, c *testNodes) {
 	}
 	if err := Commit(t.Context(), x.id, nil); err == nil {
 		t.Error("a transaction without participants committed")
+	}
+}
+
+// testNotKept has sessions in which no statement may be kept prepared; one of them is not in a transaction.
+func testNotKept(t *testing.T, c *testNodes) {
+	for _, open := range []bool{true, false} {
+		x := c.begin(t, "app", "alice", "n1", "n2", "n3")
+		for _, p := range x.parts {
+			p.none = true
+		}
+		want := "ccc"
+		if !open {
+			x.exec("n2", "ROLLBACK")
+			want = "---"
+		}
+		if err := Commit(t.Context(), x.id, x.list); (err == nil) != open || !open && sqlState(err) != "25P01" {
+			t.Errorf("with all open %v: %v", open, err)
+		}
+		x.wantState(want)
 	}
 }
 

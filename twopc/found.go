@@ -47,7 +47,7 @@ FROM pg_catalog.pg_prepared_xacts WHERE starts_with(gid, ` + quote(prefix) + `)
 UNION ALL
 SELECT 'preparing', substring(query FROM 'PREPARE TRANSACTION ''([^'']*)'''), coalesce(datname::text, ''), '0'
 FROM pg_catalog.pg_stat_activity
-WHERE state = 'active' AND starts_with(query, ` + quote(executes) + `)
+WHERE state = 'active' AND (starts_with(query, ` + quote(executes) + `) OR starts_with(query, ` + quote(inserts) + `))
   AND position(` + quote("PREPARE TRANSACTION '"+prefix) + ` IN query) > 0`
 }
 

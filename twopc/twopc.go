@@ -29,7 +29,8 @@ import (
 // Participant is a node's open transaction.
 type Participant interface {
 	Node() string
-	// Keep returns the name of a statement that the session has prepared from then on; the text is one of few.
+	// Keep returns the name of a statement that the session has prepared from then on, or none where it must not keep one; the text
+	// is one of few.
 	Keep(ctx context.Context, sql string) (name string, err error)
 	// Send begins to run one string of statements in the simple protocol, and Receive waits for their end. An error that the
 	// node answered has the methods SQLState and Relation, which is the schema and the table that it is about, if any.
@@ -58,6 +59,8 @@ type Driver struct {
 	// Again, if set, opens another session on a node. COMMIT PREPARED is tried again there for some seconds when the participant's own
 	// connection is lost, so that who is told of the commit finds it on all nodes. The function gives the session back.
 	Again func(ctx context.Context, node string) (Participant, func(), error)
+	// Blocks, if set, is called before Commit waits for other things than its participants.
+	Blocks func()
 }
 
 // againFor is how long a commit waits for a node that is lost after the decision; recovery does the rest.
@@ -209,14 +212,19 @@ func (u *unsent) Unwrap() error { return u.error }
 // tryAgain tries what is lost of the last phase in other sessions, all nodes at the same time.
 func (d Driver) tryAgain(ctx context.Context, id ID, participants []Participant, actions []action, errs []error) {
 	var group sync.WaitGroup
+	some := false
 	for i, a := range actions {
 		if d.triesAgain(a.step, errs[i]) {
+			some = true
 			p := participants[a.part]
 			group.Go(func() {
 				errs[i] = d.again(ctx, id, p.Node(), errs[i])
 				d.hook("after", a.step, p)
 			})
 		}
+	}
+	if some && d.Blocks != nil {
+		d.Blocks()
 	}
 	group.Wait()
 }
@@ -270,28 +278,34 @@ const (
 //
 // The condition is always true. It makes the end of the transaction survive the node, whatever the session has chosen: half
 // of a transaction must not get lost.
-func row(view string) string {
-	return "INSERT INTO pg_shoal." + view + " (gid, nodes, secret) SELECT " +
-		"CASE WHEN pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp() THEN NULL ELSE $1::pg_catalog.text END, " +
-		"$2::pg_catalog._text, $3::pg_catalog.text " +
+func row(view, gid, nodes, secret string) string {
+	return inserts + view + " (gid, nodes, secret) SELECT " +
+		"CASE WHEN pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp() THEN NULL ELSE " + gid + "::pg_catalog.text END, " +
+		nodes + "::pg_catalog._text, " + secret + "::pg_catalog.text " +
 		"WHERE CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) ANY ('{off,local}'::pg_catalog._text) " +
 		"THEN pg_catalog.set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END"
 }
 
-// rows are what participants write before they prepare or commit.
-var rows = [...]string{prepare: row("record"), commit: row("decide"), recordAbort: ""}
+// views take what participants write before they prepare or commit.
+var views = [...]string{prepare: "record", commit: "decide", recordAbort: ""}
 
-// executes begins what a participant runs that writes its row, for recovery to know it by.
-const executes = "EXECUTE "
+// rows are the same as statements to be kept.
+var rows = [...]string{prepare: row(views[prepare], "$1", "$2", "$3"), commit: row(views[commit], "$1", "$2", "$3"), recordAbort: ""}
 
-// statement is the SQL of a participant's step. The name is that of its row's statement. The row comes in one message with what
+// What a participant runs that writes its row begins with one of these, for recovery to know it by.
+const (
+	executes = "EXECUTE "
+	inserts  = "INSERT INTO pg_shoal."
+)
+
+// statement is the SQL of a participant's step. The name is that of its row's statement, if it is kept. The row comes in one message with what
 // ends the transaction: nobody can fall asleep between them.
 func statement(s step, id ID, name string) string {
 	switch s {
 	case prepare:
-		return execute(name, id) + "; PREPARE TRANSACTION " + quote(id.GID)
+		return write(s, id, name) + "; PREPARE TRANSACTION " + quote(id.GID)
 	case commit:
-		return execute(name, id) + "; COMMIT"
+		return write(s, id, name) + "; COMMIT"
 	case commitPrepared:
 		return "COMMIT PREPARED " + quote(id.GID)
 	case rollbackPrepared:
@@ -300,7 +314,10 @@ func statement(s step, id ID, name string) string {
 	return "ROLLBACK"
 }
 
-func execute(name string, id ID) string {
+func write(s step, id ID, name string) string {
+	if name == "" {
+		return row(views[s], quote(id.GID), id.nodes, quote(id.secret))
+	}
 	return executes + name + "(" + quote(id.GID) + ", " + id.nodes + ", " + quote(id.secret) + ")"
 }
 
