@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -243,17 +244,17 @@ func writeForeign(t *testing.T, c *pgconn.PgConn, table string, word []byte, i i
 }
 
 // installShoal does what the controller does for a database that was made from template0.
-func installShoal(t *testing.T, database string) {
+func installShoal(t *testing.T, c *cluster.Cluster, database string) {
 	t.Helper()
 	ids := map[string]catalog.Identity{}
-	onNodes(t, shared(), "postgres", func(node string, conn *pgx.Conn) {
+	onNodes(t, c, "postgres", func(node string, conn *pgx.Conn) {
 		id, ok, err := catalog.ReadIdentity(t.Context(), conn)
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 		ids[node] = id
 	})
-	onNodes(t, shared(), database, func(node string, conn *pgx.Conn) {
+	onNodes(t, c, database, func(node string, conn *pgx.Conn) {
 		if err := catalog.Bootstrap(t.Context(), conn, ids[node], catalog.RouterRole{}); err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +265,7 @@ func installShoal(t *testing.T, database string) {
 // nodes place themselves are found again.
 func TestServerEncoding(t *testing.T) {
 	run(t, client(t), "CREATE DATABASE enc_server ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-	installShoal(t, "enc_server")
+	installShoal(t, shared(), "enc_server")
 	dsn := shared().RoleDSN(0, cluster.Superuser, cluster.Password, "enc_server")
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -312,4 +313,37 @@ func TestServerEncoding(t *testing.T) {
 	hangUp(conn)
 	_ = latin.Close(t.Context())
 	run(t, client(t), "DROP DATABASE enc_server")
+}
+
+// TestNamesThatTheLocaleFolds has a database whose locale folds letters beyond ASCII: there names without quotes are refused, with one in quotes
+// in the hint, because the router's parser would take them for others.
+func TestNamesThatTheLocaleFolds(t *testing.T) {
+	localedef, err := exec.LookPath("localedef")
+	if err != nil {
+		t.Skip("there is no localedef to make a locale with")
+	}
+	dir, err := os.MkdirTemp("", "pgshoal-locale-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // the servers run as another user
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(localedef, "-i", "de_DE", "-f", "ISO-8859-1", filepath.Join(dir, "de_DE.ISO-8859-1")).CombinedOutput(); err != nil {
+		t.Skipf("no locale can be made: %v\n%s", err, out)
+	}
+	t.Setenv("LOCPATH", dir)
+	c := cluster.Start(t, cluster.Options{Nodes: 2})
+	run(t, connect(t, c.DSN(0)), "CREATE DATABASE folds ENCODING 'LATIN1' LOCALE 'de_DE.ISO-8859-1' TEMPLATE template0")
+	installShoal(t, c, "folds")
+	conn := connect(t, c.RoleDSN(0, cluster.Superuser, cluster.Password, "folds", "default_query_exec_mode=simple_protocol", "client_encoding=UTF8"))
+	run(t, conn, `CREATE TABLE "größe" (k text PRIMARY KEY, "Ärger" int)`, `SELECT create_distributed_table('größe', 'k')`,
+		`INSERT INTO größe VALUES ('Ä', 1), ('Ö', 2), ('x', 3)`, `CREATE TABLE "ärger" (a int)`, `INSERT INTO "ärger" VALUES (7)`)
+	for _, sql := range []string{"SELECT * FROM GRÖSSE, GRÖßE", "SELECT a FROM Ärger", "INSERT INTO GRÖßE VALUES ('y', 4)", "CREATE TABLE Öl (a int)", "SELECT 1 AS Über"} {
+		fails(t, conn, "0A000", sql, "folds by its locale", "HINT: Write it in double quotes")
+	}
+	expect(t, conn, "3|1\n2|2\n1|3", `SELECT 4 - "Ärger", "Ärger" FROM größe ORDER BY "Ärger"`)
+	expect(t, conn, "7", `SELECT a FROM "ärger"`)
+	expect(t, conn, "Ö", `SELECT k FROM größe WHERE k = 'Ö' /* Ü */`)
 }
