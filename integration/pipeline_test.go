@@ -70,10 +70,7 @@ func pipeline(t *testing.T, dsn, before, table string, key int, statements []str
 	f := hijacked.Frontend
 	defer hijacked.Conn.Close()
 	for _, sql := range statements {
-		f.Send(&pgproto3.Parse{Query: withKeys(sql, table, key)})
-		f.Send(&pgproto3.Bind{})
-		f.Send(&pgproto3.Describe{ObjectType: 'P'})
-		f.Send(&pgproto3.Execute{})
+		sendStatement(f, withKeys(sql, table, key))
 	}
 	f.Send(&pgproto3.Sync{})
 	if err := f.Flush(); err != nil {
