@@ -22,10 +22,15 @@ func (x *exchanger) feedInsert(top *block, s *pg.InsertStmt, r *ref) bool {
 	if x.p.rekeyed[r] || len(x.p.rekeys) > 0 { // by ON CONFLICT: the row would have to move
 		return false
 	}
-	if body == nil || body.holes || len(body.outputs) > len(names) || !x.conflictFits(s, r) || !x.withDefaults(store, r, names) {
+	if body == nil || !x.conflictFits(s, r) || !x.withDefaults(store, r, names) {
 		return false
 	}
 	width := len(body.outputs)
+	if body.holes { // a star of a function: PostgreSQL wants as many columns as the statement names
+		if width = len(names); len(s.Cols) == 0 {
+			return false
+		}
+	}
 	if values := store.SelectStmt.GetSelectStmt().GetValuesLists(); len(values) > 0 { // keys may have been added
 		width = len(values[0].GetList().GetItems())
 	}

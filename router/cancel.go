@@ -51,15 +51,38 @@ func passCancel(ctx context.Context, address string, req pgwire.CancelRequest) {
 	_, _ = conn.Write(packet)
 }
 
-// cancelRunning cancels whatever the session's server connections are executing. It keeps the
-// session from giving one back, or from beginning the next statement, until the nodes have the
-// request: it must hit no other statement than the one the client meant.
+// cancelRunning cancels what the session executes. A request can come before the statement is on its way to a node, or before
+// the node has begun it, and PostgreSQL ignores those: so it is sent again while the same statement still runs.
 func (s *session) cancelRunning(ctx context.Context) {
+	statement := s.since.Load()
+	for pause := 5 * time.Millisecond; ; pause *= 2 {
+		if !s.cancelNow(ctx, statement) || statement == 0 || pause > lastCancel {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lastCancel is the pause before the last time that a request is sent; the client waits until then.
+const lastCancel = 160 * time.Millisecond
+
+// cancelNow cancels whatever the session's server connections are executing, unless that is another statement by now. It keeps the
+// session from giving a connection back until the nodes have the request: it must hit no other statement than the one
+// the client meant.
+func (s *session) cancelNow(ctx context.Context, statement int64) (runs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.since.Load() != statement {
+		return false
+	}
 	for _, c := range s.running {
 		if err := c.Cancel(ctx); err != nil {
 			s.log.Debug("cancel failed", "error", err)
 		}
 	}
+	return true
 }

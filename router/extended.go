@@ -172,6 +172,10 @@ func (s *session) extendedError(ctx context.Context, err error) error {
 		s.extended.owed = nil
 		s.client.Append(pgwire.AppendParseComplete(nil))
 	}
+	// What the batch did before fails with it, also when no node has seen the error.
+	if perr := s.protectBatch(ctx); perr != nil {
+		s.failBlock()
+	}
 	s.report(err)
 	s.stopped = false
 	s.extended.skip = true
@@ -316,7 +320,8 @@ func (s *session) executeOwn(ctx context.Context, po *portal) error {
 	if !s.staysOnLoop(po.spread) {
 		s.task.Detach()
 	}
-	if err := s.finishSegment(ctx); err != nil {
+	// It may use the batch's connections, or end its transaction.
+	if err := s.protectBatch(ctx); err != nil {
 		return err
 	}
 	entry := po.stmt.entry

@@ -369,13 +369,14 @@ func (s *session) elsewhere(node string) bool {
 }
 
 // protectBatch makes the batch a transaction block before the router asks a question of its own on one
-// of its connections: the end of the question would otherwise end the batch's transaction.
+// of its connections: the end of the question would otherwise end the batch's transaction. What was
+// collected is answered first, or the question would take its answers.
 func (s *session) protectBatch(ctx context.Context) error {
-	if s.txn.mode != modeIdle || !s.elsewhere("") {
-		return nil
-	}
 	if err := s.finishSegment(ctx); err != nil {
 		return err
+	}
+	if s.txn.mode != modeIdle || !s.elsewhere("") {
+		return nil
 	}
 	return s.promote(ctx)
 }
@@ -388,6 +389,7 @@ func (s *session) promote(ctx context.Context) error {
 		if !p.inBatch {
 			continue // a session that keeps its connections; it begins there when it is needed
 		}
+		s.task.Detach()
 		p.began = true
 		if err := p.conn.Exec(ctx, "BEGIN"); err != nil {
 			return err

@@ -104,7 +104,7 @@ func (r *spreadRun) onlyReads(st *plannedStatement) bool {
 func (s *session) runSpread(ctx context.Context, st *plannedStatement, run *spreadRun, describe bool) error {
 	switch {
 	case st.class == analyze.Explain:
-		return s.explainSpread(ctx, st, run)
+		return s.explainSpread(ctx, st, run, describe)
 	case run.e.CopyEach:
 		return s.copyOut(ctx, run)
 	}

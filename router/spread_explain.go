@@ -77,7 +77,7 @@ func explainOptions(text string) (analyzes, asJSON bool, err error) {
 }
 
 // explainSpread shows the plan of a statement over several nodes; with ANALYZE it runs, and its rows are only counted.
-func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *spreadRun) error {
+func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *spreadRun, describe bool) error {
 	analyzes, asJSON, err := explainOptions(st.text)
 	if err != nil {
 		return err
@@ -102,7 +102,9 @@ func (s *session) explainSpread(ctx context.Context, st *plannedStatement, r *sp
 		lines = []string{string(text)}
 	}
 	out := s.client.Out()
-	*out = pgwire.AppendRowDescription(*out, []pgwire.Column{column})
+	if describe { // Execute has no description; Describe has
+		*out = pgwire.AppendRowDescription(*out, []pgwire.Column{column})
+	}
 	for _, line := range lines {
 		*out = pgwire.AppendDataRow(*out, [][]byte{[]byte(line)})
 	}

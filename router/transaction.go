@@ -94,11 +94,16 @@ func (s *session) open(mode txMode, begin string) {
 	t.consistency, t.aligned = "", false
 }
 
-// inTransaction runs work that needs a transaction over several nodes: in the client's own, or in
-// one that commits with the work.
+// inTransaction runs work that needs a transaction over several nodes: in the client's own, in that of
+// a batch of the extended protocol, which ends at Sync, or in one that commits with the work.
 func (s *session) inTransaction(ctx context.Context, work func() error) error {
 	if s.txn.failed {
 		return errAborted()
+	}
+	if s.txn.mode == modeIdle && s.extended.touched {
+		if err := s.promote(ctx); err != nil {
+			return err
+		}
 	}
 	alone := s.txn.mode == modeIdle
 	if alone {
