@@ -3,12 +3,14 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgshoal/pgshoal/pool"
 	"github.com/pgshoal/pgshoal/router"
 	"github.com/pgshoal/pgshoal/shardtest/cluster"
 )
@@ -283,4 +285,23 @@ func TestManyIdleSessions(t *testing.T) {
 			t.Errorf("%s has %s connections for 60 idle sessions", node, n)
 		}
 	})
+}
+
+// TestCancelInTheQueue cancels a statement that waits for a connection of a full pool.
+func TestCancelInTheQueue(t *testing.T) {
+	c := narrow()
+	waiting := connect(t, c.DSN(0))
+	for range 3 {
+		holder := connect(t, c.DSN(0))
+		run(t, holder, "BEGIN", "SELECT 1")
+		defer run(t, holder, "ROLLBACK")
+	}
+	failed := later(t, waiting, "SELECT 2")
+	waitFor(t, "the statement waits", func() bool {
+		return slices.ContainsFunc(c.Router(0).Stats().Pools, func(p pool.Stats) bool { return p.Waiting > 0 })
+	})
+	if err := waiting.PgConn().CancelRequest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, <-failed, "57014", "canceling statement due to user request")
 }

@@ -79,10 +79,20 @@ func (s *session) cancelNow(ctx context.Context, statement int64) (runs bool) {
 	if s.since.Load() != statement {
 		return false
 	}
+	if s.awaited != nil {
+		s.awaited(pgwire.Errorf(pgwire.CodeQueryCanceled, "canceling statement due to user request"))
+	}
 	for _, c := range s.running {
 		if err := c.Cancel(ctx); err != nil {
 			s.log.Debug("cancel failed", "error", err)
 		}
 	}
 	return true
+}
+
+// awaitConnection says how to end the wait for a connection that a cancel request comes into; nil when it is over.
+func (s *session) awaitConnection(end context.CancelCauseFunc) {
+	s.mu.Lock()
+	s.awaited = end
+	s.mu.Unlock()
 }

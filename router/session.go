@@ -95,6 +95,7 @@ type session struct {
 	mu      sync.Mutex
 	touched []uint32 // tables the transaction works on
 	running []*pool.Conn
+	awaited context.CancelCauseFunc // ends the wait for a connection, nil without one
 	span    span
 	idle    bool // waiting for the client, outside a transaction
 

@@ -109,6 +109,10 @@ func (s *session) acquire(ctx context.Context, node string) (*pool.Conn, error) 
 // acquireBy is acquire by a way of the pool that may wait.
 func (s *session) acquireBy(ctx context.Context, node string, acquire func(context.Context, pool.Key, pool.Credentials) (*pool.Conn, error)) (*pool.Conn, error) {
 	s.task.Detach()
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.awaitConnection(cancel)
+	defer cancel(nil)
+	defer s.awaitConnection(nil)
 	for {
 		conn, err := acquire(ctx, s.poolKey(node), s.creds)
 		if err != nil || !leavesTrace(conn, s.settings) {
