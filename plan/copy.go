@@ -26,6 +26,7 @@ func (p *planner) copy(s *pg.CopyStmt) {
 	}
 	t := p.catalog.Lookup(p.path, s.Relation.Schemaname, s.Relation.Relname)
 	if t == nil {
+		p.unknownRelation(s.Relation)
 		p.mustExist(s.Relation)
 		return
 	}

@@ -80,6 +80,7 @@ type planner struct {
 	writes       bool
 	temporary    bool
 	unknownTable bool
+	unknown      Names
 	fixed        bool
 	homeOnly     string // a function whose effect is on the home node only
 	routines     []*catalog.Function
@@ -100,6 +101,7 @@ func Make(in Input) (Result, error) {
 	text := in.Statement.Text
 	p := newPlanner(&in)
 	p.statement(in.Statement)
+	p.plan.Unknown = p.unknown.ifAny(spare != nil || in.Statement.Class == analyze.DDL || in.Statement.Class == analyze.NodeWise)
 	if p.err != nil && spare != nil && p.standsAlone(in.Statement.Class) {
 		again := *in.Statement
 		again.Tree = spare

@@ -72,6 +72,9 @@ type Plan struct {
 	Steady bool
 	// Sequence is set when the statement reads currval or lastval of its session.
 	Sequence bool
+	// Unknown are names that the catalog does not have; nil when it has all. What has one may only run when the home node has
+	// been asked, see Names.
+	Unknown *Names
 	// MayWrite is set when a function that the statement calls could write, though the statement reads.
 	MayWrite bool
 }

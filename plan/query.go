@@ -347,8 +347,7 @@ func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
 	t := p.catalog.Lookup(p.path, rv.Schemaname, rv.Relname)
 	if t == nil {
 		p.temporaryCode() // it may have been renamed
-		// PostgreSQL will say that it does not exist, or knows better than a catalog that was
-		// read before it was made: then it is a local table.
+		p.unknownRelation(rv)
 		p.mustExist(rv)
 		r.unknown = true
 		p.unknownTable = true

@@ -52,7 +52,10 @@ func (p *planner) call(c *pg.FuncCall) {
 			p.plan.MayWrite = true
 		}
 	}
-	p.plan.MayWrite = p.plan.MayWrite || len(found) == 0
+	if len(found) == 0 {
+		p.plan.MayWrite = true
+		p.unknownFunction(name)
+	}
 	if p.spread() && (runsSQL(name) || strings.HasPrefix(schema, "pg_temp")) {
 		p.fail(refuse("Run the SQL itself.", "function %q runs SQL that is not known here, and not all tables are on one node", name))
 	}

@@ -68,6 +68,11 @@ func (p *planner) named(n proto.Message) (tables []*catalog.Table, temporary boo
 
 func (p *planner) everyIfSpread(n *pg.Node) {
 	tables, temporary := p.named(n)
+	for _, rv := range analyze.Relations(n) {
+		if !p.isTemporary(rv) && p.catalog.Lookup(p.path, rv.Schemaname, rv.Relname) == nil {
+			p.unknownRelation(rv)
+		}
+	}
 	p.plan.Writes = true
 	p.touchTables(tables)
 	for _, t := range tables {

@@ -36,16 +36,33 @@ func (c *catalogs) get(ctx context.Context, v *view, database string) (*catalog.
 	c.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	version := v.m.Schemas[database]
-	if d.loaded != nil && d.loaded.Version >= version {
+	if d.loaded != nil && d.loaded.Version >= v.m.Schemas[database] {
 		return d.loaded, nil
 	}
+	return c.load(ctx, v, d, database)
+}
+
+// renew reads the catalog of a database again although its version is the same, unless that has happened already since old was read.
+func (c *catalogs) renew(ctx context.Context, v *view, database string, old *catalog.Catalog) error {
+	c.mu.Lock()
+	d := c.byName[database]
+	c.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.loaded != old {
+		return nil
+	}
+	_, err := c.load(ctx, v, d, database)
+	return err
+}
+
+func (c *catalogs) load(ctx context.Context, v *view, d *databaseCatalog, database string) (*catalog.Catalog, error) {
 	conn, err := c.router.service(ctx, v.m.Home, database)
 	if err != nil {
 		return nil, err
 	}
 	defer c.router.pool.Release(conn)
-	loaded, err := c.loader.Load(ctx, conn, database, version)
+	loaded, err := c.loader.Load(ctx, conn, database, v.m.Schemas[database])
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (s *session) current(ctx context.Context, entry *planned, i int) (*plannedS
 	if err := s.learnNames(ctx); err != nil {
 		return nil, err
 	}
-	if !s.schemaChanged && entry.epoch == v.m.Epoch && entry.space == s.space {
+	if !s.schemaChanged && entry.epoch == v.m.Epoch && entry.space == s.space && (!st.unknown() || len(entry.statements) == 1) {
 		return st, nil
 	}
 	stmts, err := analyze.Parse(st.text)

@@ -44,7 +44,7 @@ func (s *session) planPrepared(ctx context.Context, p *prepared) (*planned, erro
 	}
 	entry.described = described
 	entry.oidParams, entry.oidRows = anyUserType(params), anyUserColumn(rowsOf(described))
-	if !s.schemaChanged && (len(stmts) == 0 || !isCursor(stmts[0].Class) && stmts[0].Class != analyze.Execute) && !ofThisSession(stmts) {
+	if !s.schemaChanged && (len(stmts) == 0 || !isCursor(stmts[0].Class) && stmts[0].Class != analyze.Execute) && !ofThisSession(stmts) && !entry.unsettled {
 		s.space.store(nil, p.key, entry, true)
 	}
 	return entry, nil

@@ -26,6 +26,8 @@ type planned struct {
 	oidParams, oidRows bool
 	id                 uint64        // names the text among the prepared statements of server connections
 	uses               atomic.Uint32 // as a statement without a name, until it is kept
+	// unsettled is set when names had to be asked for that the catalog does not have; see planUnknown.
+	unsettled bool
 }
 
 // plannedStatement is one statement of a text.
@@ -156,7 +158,7 @@ func (s *session) planText(ctx context.Context, text []byte) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.schemaChanged && !ofThisSession(stmts) {
+	if !s.schemaChanged && !ofThisSession(stmts) && !entry.unsettled {
 		s.space.store(norm, text, entry, fixed)
 		if norm != nil && spreads(entry) {
 			s.lift(ctx, v, text, &entry.statements[0])
@@ -208,6 +210,9 @@ func (s *session) planStatements(ctx context.Context, v *view, stmts []*analyze.
 				return nil, false, err
 			}
 			ps.plan, ps.err, fixed = s.planOne(cat, v, st, params, literals, fixed)
+			if len(stmts) == 1 && ps.unknown() {
+				return s.planUnknown(ctx, v, cat, &ps, params, literals)
+			}
 		}
 		entry.statements = append(entry.statements, ps)
 	}

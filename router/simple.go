@@ -336,7 +336,7 @@ func (s *session) oneNode(ctx context.Context, entry *planned) (string, bool) {
 	node := ""
 	for i := range entry.statements {
 		st := &entry.statements[i]
-		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || st.plan.Hold != "" ||
+		if st.plan == nil || st.plan.Kind != plan.Route || st.plan.Rewrite != nil || st.plan.Hold != "" || st.unknown() ||
 			len(st.plan.Settings) > 0 || s.txn.failed || st.signalled().pid != 0 || st.class == analyze.Copy {
 			return "", false
 		}
