@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -55,4 +56,61 @@ func TestNamesThatARouterDoesNotKnowYet(t *testing.T) {
 	fails(t, late, "42P01", "TRUNCATE missing")
 	fails(t, late, "25P01", "LOCK TABLE missing")
 	expect(t, first, "300", "SELECT count(*) FROM d")
+}
+
+// Statements that come to a table through something else are held back like those that name it, while its rows move or its code changes.
+func TestFencesOfWhatReachesATable(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{Nodes: 2})
+	first, second := connect(t, c.DSN(0)), connect(t, c.DSN(0))
+	run(t, first,
+		"CREATE TABLE k (id bigint PRIMARY KEY, v bigint)", "INSERT INTO k SELECT g, g FROM generate_series(1, 300) g",
+		"CREATE VIEW k_view AS SELECT * FROM k", "CREATE VIEW k_views AS SELECT count(*) AS n FROM k_view",
+		"CREATE TABLE noted (id bigint)", "CREATE TABLE apart (id bigint)",
+		"CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO k VALUES (NEW.id); RETURN NEW; END'",
+		"CREATE TRIGGER noting AFTER INSERT ON noted FOR EACH ROW EXECUTE FUNCTION note()",
+		"CREATE FUNCTION one() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'")
+	fenced := func(names string) {
+		t.Helper()
+		m := c.Map()
+		if len(m.Fences) != 1 {
+			t.Fatalf("there are %d fences", len(m.Fences))
+		}
+		expect(t, first, names, `SELECT string_agg(name, ' ' ORDER BY name) FROM (SELECT relname::text FROM pg_class WHERE oid = ANY ($1)
+			UNION SELECT proname FROM pg_proc WHERE oid = ANY ($1)) f (name)`, m.Fences[0].Tables)
+	}
+	answer := make(chan string, 1)
+	waits := func(sql string) {
+		t.Helper()
+		go func() {
+			var n int64
+			if err := second.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+				answer <- describe(err)
+				return
+			}
+			answer <- fmt.Sprint(n)
+		}()
+	}
+	got := func(want string) {
+		t.Helper()
+		if n := <-answer; n != want {
+			t.Errorf("the statement that waited was answered with %s, not %s", n, want)
+		}
+	}
+	run(t, first, "BEGIN", "SELECT create_distributed_table('k', 'id')")
+	fenced("k k_view k_views noted")
+	waits("SELECT n FROM k_views")
+	run(t, first, "COMMIT")
+	got("300")
+
+	run(t, first, "BEGIN", "CREATE OR REPLACE FUNCTION one() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM k'")
+	fenced("one")
+	run(t, first, "ROLLBACK", "BEGIN", "CREATE OR REPLACE VIEW k_view AS SELECT * FROM k WHERE id > 100")
+	fenced("k_view k_views")
+	waits("SELECT n FROM k_views")
+	run(t, first, "COMMIT")
+	got("200")
+	run(t, first, "BEGIN", "CREATE TRIGGER noting AFTER INSERT ON apart FOR EACH ROW EXECUTE FUNCTION note()")
+	fenced("apart")
+	run(t, first, "ROLLBACK")
 }

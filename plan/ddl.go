@@ -42,10 +42,12 @@ func (p *planner) ddl(n *pg.Node) {
 		if !slices.Contains(p.plan.Tables, oid) {
 			p.plan.Tables = append(p.plan.Tables, oid)
 		}
-		if p.placed(t).placement != catalog.Local && routingChanges(n) && !slices.Contains(p.plan.Fenced, oid) {
+		routes := p.placed(t).placement != catalog.Local || t.Kind == catalog.KindView && p.viewMatters(t)
+		if routes && routingChanges(n) && !slices.Contains(p.plan.Fenced, oid) {
 			p.plan.Fenced = append(p.plan.Fenced, oid)
 		}
 	}
+	p.fenceCode(n, tables)
 	p.viewsOfDDL(n)
 	p.alterSpread(n, tables)
 	p.computesRows(n, tables)

@@ -15,6 +15,7 @@ type body struct {
 	tables   []*catalog.Table // relations of users whose names occur
 	rows     []*catalog.Table // those that stand where rows are read or written
 	written  []*catalog.Table // those that plainly stand where rows are written
+	routines []uint32         // itself and those it may call
 	dynamic  bool             // builds SQL from strings, or cannot be read
 	ddl      bool
 	writes   bool
@@ -198,6 +199,7 @@ func (p *planner) readRoutine(root *catalog.Function) body {
 			continue
 		}
 		seen[f.OID] = true
+		b.routines = append(b.routines, f.OID)
 		for _, oid := range f.Calls {
 			if called := p.catalog.Function(oid); called != nil {
 				queue = append(queue, called)
@@ -227,6 +229,7 @@ func distinctTables(tables []*catalog.Table) []*catalog.Table {
 // add makes b what both texts may do together.
 func (b *body) add(other *body) {
 	b.tables = distinctTables(slices.Concat(b.tables, other.tables))
+	b.routines = slices.Concat(b.routines, other.routines)
 	b.rows, b.written = slices.Concat(b.rows, other.rows), slices.Concat(b.written, other.written)
 	b.dynamic, b.ddl, b.writes = b.dynamic || other.dynamic, b.ddl || other.ddl, b.writes || other.writes
 	b.settings, b.sets = b.settings || other.settings, slices.Concat(b.sets, other.sets)

@@ -43,7 +43,7 @@ type Plan struct {
 	Cursor string
 
 	Writes bool
-	// Tables are the OIDs of the tables it touches: a fence on one of them holds it back.
+	// Tables are the OIDs of the tables, views and routines it touches: a fence on one of them holds it back.
 	Tables []uint32
 
 	// Rewrite, when set, replaces the statement's text after Eval was evaluated on the home node.
@@ -54,7 +54,7 @@ type Plan struct {
 	Shape *Shape
 	// Schema is set when the statement changes the schema, so that catalogs must be read again.
 	Schema bool
-	// Fenced are the tables that must be fenced in all routers before the statement runs.
+	// Fenced are the tables, and the routines, that must be fenced in all routers before the statement runs.
 	Fenced []uint32
 
 	// Lent are tables whose rows the home node borrows from the others while it runs the statement.

@@ -357,6 +357,7 @@ func (p *planner) bindTable(r *ref, rv *pg.RangeVar) {
 		r.schema = t.Schema
 	}
 	if t.Kind == catalog.KindView && p.viewMatters(t) {
+		p.touchTables([]*catalog.Table{t}) // it may be replaced
 		r.body, r.view = p.view(t), t
 		r.unknown = r.body.holes
 		r.aliases = append(r.aliases, viewNames(t, len(r.aliases))...)

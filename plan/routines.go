@@ -135,6 +135,7 @@ func (p *planner) checkRoutines(onNode bool) {
 			p.plan.Hold, p.plan.Sets = "function that may change settings", slices.Concat(p.plan.Sets, b.sets)
 		}
 		p.touchTables(b.tables)
+		p.touchCode(b.routines)
 	}
 }
 
@@ -198,6 +199,15 @@ func (p *planner) defaultsOf(t *catalog.Table) []*catalog.Function {
 		}
 		return called
 	}).([]*catalog.Function)
+}
+
+// touchCode adds routines whose fences concern the statement, beside the tables: OIDs of both are told apart well enough.
+func (p *planner) touchCode(routines []uint32) {
+	for _, oid := range routines {
+		if oid != 0 && !slices.Contains(p.plan.Tables, oid) {
+			p.plan.Tables = append(p.plan.Tables, oid)
+		}
+	}
 }
 
 // touchTables adds tables whose fences concern the statement.

@@ -93,7 +93,12 @@ func (s *session) placeTable(ctx context.Context, call *plan.Placing, values [][
 	if err != nil {
 		return err
 	}
-	if err := s.raiseFence(ctx, []uint32{table}); err != nil {
+	cat, err := s.catalog(ctx, s.router.view.Load())
+	if err != nil {
+		return err
+	}
+	// Statements that come to the table through views and triggers do not name it.
+	if err := s.raiseFence(ctx, plan.Reaching(cat, []uint32{table})); err != nil {
 		return err
 	}
 	m, err := s.enterAny(ctx, []uint32{schemaTable, table})

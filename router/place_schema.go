@@ -80,7 +80,7 @@ func (p *schemaPlacing) lock(ctx context.Context) error {
 		}
 		tables, oids = append(tables, t), append(oids, t.OID)
 	}
-	if err := p.s.raiseFence(ctx, oids); err != nil {
+	if err := p.s.raiseFence(ctx, plan.Reaching(cat, oids)); err != nil {
 		return err
 	}
 	if p.m, err = p.s.enterAny(ctx, oids); err != nil {
