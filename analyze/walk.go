@@ -91,7 +91,38 @@ func Name(parts []*pg.Node) (schema, name string) {
 
 // Deparse writes a tree as SQL again.
 func Deparse(n *pg.Node) (string, error) {
+	n = withoutLength(n)
 	return pg.Deparse(&pg.ParseResult{Version: treeVersion(), Stmts: []*pg.RawStmt{{Stmt: n}}})
+}
+
+// withoutLength is a tree in which the type bpchar without a length is written by that name: the library writes char, which is
+// char(1) when it is read again, and cuts values off.
+func withoutLength(n *pg.Node) *pg.Node {
+	unlimited := func(m proto.Message) bool {
+		t, ok := m.(*pg.TypeName)
+		schema, name := "", ""
+		if ok {
+			schema, name = Name(t.Names)
+		}
+		return schema == "pg_catalog" && name == "bpchar" && len(t.Typmods) == 0
+	}
+	found := false
+	Walk(n, func(m proto.Message) bool {
+		found = found || unlimited(m)
+		return !found
+	})
+	if !found {
+		return n
+	}
+	n = proto.Clone(n).(*pg.Node)
+	Walk(n, func(m proto.Message) bool {
+		if unlimited(m) {
+			t := m.(*pg.TypeName)
+			t.Names = t.Names[len(t.Names)-1:]
+		}
+		return true
+	})
+	return n
 }
 
 // treeVersion is the version that the grammar's library stamps on its trees.

@@ -49,6 +49,15 @@ func (s *session) encodingChanged() {
 	}
 }
 
+// readStatement is a statement of the client in UTF-8, with strings that mean the same under all settings: plans are shared.
+func (s *session) readStatement(ctx context.Context, raw []byte) ([]byte, error) {
+	text, err := s.readText(ctx, raw)
+	if err == nil && !s.standardStrings() {
+		text = sqltext.Standard(text)
+	}
+	return text, err
+}
+
 // readText is a text of the client in UTF-8.
 func (s *session) readText(ctx context.Context, raw []byte) ([]byte, error) {
 	if !s.encodings.foreign || sqltext.IsASCII(raw) {

@@ -199,7 +199,7 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 	if name != "" && e.statements[name] != nil {
 		return pgwire.Errorf("42P05", "prepared statement %q already exists", name)
 	}
-	text, err := s.readText(ctx, e.parse.Query)
+	text, err := s.readStatement(ctx, e.parse.Query)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (s *session) parseMessage(ctx context.Context, msg []byte) error {
 // not name their statements send the same text again and again.
 func (s *session) parsedBefore(p *prepared) bool {
 	parse := &s.extended.parse
-	if p == nil || s.namesUnknown || p.text != string(parse.Query) || len(p.oids) != parse.NumOIDs() {
+	if p == nil || s.namesUnknown || p.text != string(s.text) || len(p.oids) != parse.NumOIDs() {
 		return false
 	}
 	for i, oid := range p.oids {

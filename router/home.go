@@ -68,7 +68,7 @@ func (s *session) answerOf(c *pool.Conn) ([]byte, error) {
 // sees more than others do.
 func (s *session) homeConnection(ctx context.Context) (*pool.Conn, func(), error) {
 	s.task.Detach()
-	if s.schemaChanged || s.hold != "" {
+	if s.schemaChanged || s.hold != "" || s.txn.setLocal {
 		return s.homeInTransaction(ctx)
 	}
 	// Another connection would wait for locks that the transaction itself holds: TRUNCATE, LOCK.

@@ -56,7 +56,7 @@ func (s *session) beginQuery(ctx context.Context, msg []byte) (context.Context, 
 
 // planRaw plans what the client sent in its encoding.
 func (s *session) planRaw(ctx context.Context, raw []byte) (*planned, error) {
-	text, err := s.readText(ctx, raw)
+	text, err := s.readStatement(ctx, raw)
 	s.raw, s.text = raw, text
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ type transaction struct {
 	// saved are the settings to return to on rollback.
 	saved      *settingSet
 	setAny     bool
-	setLocal   bool // SET LOCAL was used: the node tells the old values at the end
+	setLocal   bool // SET LOCAL was used: other connections do not have it, and the node tells the old values at the end
 	savepoints []savepoint
 	// committed is what the one node that wrote answered to COMMIT: notices and notifications too.
 	committed   []byte

@@ -79,7 +79,7 @@ func (s *session) simpleJoined(ctx context.Context, msg []byte) error {
 
 // planExact plans a text for itself only: its statements are sent one by one, as they are written in it.
 func (s *session) planExact(ctx context.Context, raw []byte) (*planned, error) {
-	text, err := s.readText(ctx, raw)
+	text, err := s.readStatement(ctx, raw)
 	s.raw, s.text = raw, text
 	if err == nil {
 		err = s.learnNames(ctx)

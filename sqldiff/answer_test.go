@@ -52,6 +52,7 @@ func TestCompare(t *testing.T) {
 		{"column type", other(func(a *Answer) { a.Columns[0].Type = 23 }), how{}, false},
 		{"format", other(func(a *Answer) { a.Columns[1].Format = 1 }), how{}, false},
 		{"typmod", other(func(a *Answer) { a.Columns[0].Mod = 4 }), how{}, false},
+		{"typmod that an arm has", other(func(a *Answer) { a.Columns[0].Mod = 4 }), how{arms: true}, false},
 		{"error", &Answer{Code: "22012"}, how{}, false},
 		{"connection", &Answer{Broken: "gone"}, how{}, false},
 		{"only runs", rowsOf("1 1"), how{runs: true}, true},
@@ -63,6 +64,10 @@ func TestCompare(t *testing.T) {
 				t.Errorf("the difference is %q", d)
 			}
 		})
+	}
+	precise := other(func(a *Answer) { a.Columns[0].Mod = 4 })
+	if compare(precise, base, how{}) == "" || compare(precise, base, how{arms: true}) != "" {
+		t.Error("a type modifier may be missing, and only in a set operation")
 	}
 	if d := compare(&Answer{Code: "22012"}, &Answer{Code: "22003"}, how{}); d == "" {
 		t.Error("one SQLSTATE is as good as another")

@@ -61,6 +61,7 @@ func NewRows() Rows {
 	r.shopBase(newDice(1))
 	r.shopOrders(newDice(2))
 	r.shopRest(newDice(3))
+	r.samples(newDice(6))
 	r.analytics(newDice(4))
 	r.entry(newDice(5))
 	return r

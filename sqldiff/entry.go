@@ -59,7 +59,7 @@ func (r *run) transaction(ctx context.Context, t *Target, c *Case) (Outcome, err
 			out.Verdict, out.Reason, out.Step = Refused, got.Message, step
 			break
 		}
-		h := how{}
+		h := how{arms: setOperation.MatchString(step)}
 		h.order, h.ordered = orderOf(step, want.Columns)
 		if difference := compare(want, got, h); difference != "" {
 			out.Verdict, out.Reason, out.Step, out.Want, out.Got = Different, difference, step, want.String(), got.String()

@@ -71,13 +71,13 @@ func Layouts() []Layout {
 	shop := map[string]Placement{
 		"countries": reference(), "products": reference(), "customers": alone("id"), "orders": beside("customers", "customer_id"),
 		"items": beside("customers", "customer_id"), "returns": beside("customers", "customer_id"),
-		"events": alone("device"), "accounts": alone("id"), "tickets": alone("id"),
+		"events": alone("device"), "accounts": alone("id"), "tickets": alone("id"), "samples": alone("id"),
 	}
 	return []Layout{
 		{"hash", "customers, orders, items co-located; events, accounts, tickets each alone", merge(shop, analytics, entry)},
 		{"apart", "nothing joins on its key except orders with items", merge(shop, analytics, entry, map[string]Placement{
 			"orders": alone("id"), "items": beside("orders", "order_id"), "returns": alone("id"), "products": alone("id"),
-			"staff": alone("dept"), "calendar": reference(),
+			"staff": alone("dept"), "calendar": reference(), "samples": alone("grp"),
 			"tpch.lineitem": alone("l_linenumber"), "tpch.partsupp": alone("ps_suppkey"),
 		})},
 		{"mixed", "local, reference and distributed tables in turns", map[string]Placement{
@@ -135,7 +135,7 @@ func rank(p Placement) int {
 // tableNames are all tables, in an order in which they can be filled.
 func tableNames() []string {
 	return []string{
-		"countries", "products", "customers", "orders", "items", "returns", "events", "accounts", "tickets", "staff", "audit", "calendar",
+		"countries", "products", "customers", "orders", "items", "returns", "events", "accounts", "tickets", "staff", "audit", "calendar", "samples",
 		"tpch.region", "tpch.nation", "tpch.supplier", "tpch.part", "tpch.partsupp", "tpch.customer", "tpch.orders", "tpch.lineitem",
 		"entry.warehouse", "entry.district", "entry.customer", "entry.history", "entry.item", "entry.stock", "entry.orders",
 		"entry.new_order", "entry.order_line",

@@ -56,7 +56,7 @@ func (o *Oracle) find(ctx context.Context, c *Case, mode Mode) (*truth, error) {
 			o.slips = append(o.slips, fmt.Sprintf("%s:%d: PostgreSQL itself fails (if that is meant, write --@ error): %s: %s", c.File, c.Line, a.Code, a.Message))
 		}
 		t.answers = append(t.answers, a)
-		h := how{ordered: c.Ordered, approx: c.Approx, count: c.Count, runs: c.Runs}
+		h := how{ordered: c.Ordered, approx: c.Approx, count: c.Count, runs: c.Runs, arms: setOperation.MatchString(step)}
 		if !h.ordered && !c.Count {
 			h.order, h.ordered = orderOf(step, a.Columns)
 		}

@@ -28,6 +28,17 @@ CREATE TABLE audit (
   id bigserial PRIMARY KEY, what text NOT NULL, amount numeric(12,2), customer_id bigint);
 CREATE TABLE calendar (day date PRIMARY KEY, holiday text);
 
+-- One column for each type whose order, equality or form is special.
+CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE DOMAIN cents AS numeric(12,2) CHECK (VALUE >= 0);
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+CREATE TYPE place AS (street text, number int);
+CREATE TABLE samples (
+  id int NOT NULL, grp text NOT NULL, f float8, r real, n numeric, iv interval, tz timetz, tm time, c char(6), vc varchar(12), loose text COLLATE loose,
+  nums int[], words text[], j jsonb, js json, span int4range, spans int4multirange, days daterange, amount cents, feel mood, at place, bits varbit,
+  raw bytea, ip inet, net cidr, mac macaddr, pt point, doc tsvector, m money, xm xml, flag boolean, twice int GENERATED ALWAYS AS (id * 2) STORED,
+  PRIMARY KEY (grp, id));
+
 CREATE INDEX ON orders (placed_at);
 CREATE INDEX ON events (customer_id);
 CREATE VIEW big_orders AS SELECT customer_id, id, status, total FROM orders WHERE total > 100;
