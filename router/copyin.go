@@ -326,6 +326,10 @@ func (r *rowSender) row(data []byte, key [][]byte) error {
 // Canonical asks the home node over a connection of its own: those of the transaction are busy.
 func (r *rowSender) Canonical(key keyspace.Type, as string, text []byte) ([]byte, error) {
 	s := r.session
+	if s.txn.setLocal { // it may decide how a date is read
+		return nil, pgwire.Errorf(pgwire.CodeFeatureNotSupported, "a key that only PostgreSQL can read, in COPY after SET LOCAL, is not supported").
+			WithHint("Write keys in ISO format.")
+	}
 	conn, err := s.acquire(context.Background(), s.router.view.Load().m.Home)
 	if err != nil {
 		return nil, err

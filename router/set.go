@@ -220,8 +220,10 @@ func (s *session) settingChanged(ctx context.Context, p *participant, name strin
 	}
 	if local {
 		if s.txn.mode != modeIdle {
-			s.txn.replay = append(s.txn.replay, "SELECT pg_catalog.set_config("+plan.QuoteLiteral(name)+", "+plan.QuoteLiteral(value)+", true)")
+			sql := "SELECT pg_catalog.set_config(" + plan.QuoteLiteral(name) + ", " + plan.QuoteLiteral(value) + ", true)"
+			s.txn.replay = append(s.txn.replay, sql)
 			s.txn.setLocal = true
+			s.onOtherParts(ctx, p, func(c *pool.Conn) error { return c.Exec(ctx, sql) })
 		}
 		s.namesUnknown = s.namesUnknown || namesDependOn(name)
 		return
@@ -229,4 +231,21 @@ func (s *session) settingChanged(ctx context.Context, p *participant, name strin
 	s.txn.setAny = true
 	s.changeSettings(s.router.settings.with(s.settings, name, &value))
 	p.conn.Settings = s.settings
+	s.onOtherParts(ctx, p, func(c *pool.Conn) error { return s.sync(ctx, c) })
+}
+
+// onOtherParts does something on the other nodes that the transaction has begun on. One that fails is given up: its next statement says so.
+func (s *session) onOtherParts(ctx context.Context, p *participant, do func(*pool.Conn) error) {
+	for _, other := range s.txn.parts {
+		if other == p || !other.began {
+			continue
+		}
+		err := s.flushPreamble(other)
+		if err == nil {
+			err = do(other.conn)
+		}
+		if err != nil {
+			other.conn.Broken = true
+		}
+	}
 }
