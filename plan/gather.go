@@ -406,7 +406,7 @@ func (x *exchanger) ownConditions(b *block, r *ref, conds []scoped) *pg.Node {
 			scope = b
 		}
 		if x.readsOnly(scope, r, c.cond) {
-			own = append(own, proto.Clone(c.cond).(*pg.Node))
+			own = append(own, byOwnNames(scope, c.cond))
 		}
 	}
 	switch len(own) {
@@ -416,6 +416,23 @@ func (x *exchanger) ownConditions(b *block, r *ref, conds []scoped) *pg.Node {
 		return own[0]
 	}
 	return &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: own}}}
+}
+
+// byOwnNames is a condition on one relation with that relation's own names: those of the statement may be of the alias of a join.
+func byOwnNames(scope *block, cond *pg.Node) *pg.Node {
+	cond = proto.Clone(cond).(*pg.Node)
+	analyze.Walk(cond, func(m proto.Message) bool {
+		if cr, ok := m.(*pg.ColumnRef); ok {
+			c := scope.resolve(cr)
+			own := []*pg.Node{pg.MakeStrNode(c.ref.columnName(c.index))}
+			if len(cr.Fields) > 1 {
+				own = append([]*pg.Node{pg.MakeStrNode(c.ref.alias)}, own...)
+			}
+			cr.Fields = own
+		}
+		return true
+	})
+	return cond
 }
 
 func (x *exchanger) readsOnly(scope *block, r *ref, cond *pg.Node) bool {

@@ -195,8 +195,18 @@ func rowsUpTo(limit, offset *pg.Node) *pg.Node {
 	skipped := &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{
 		Args: []*pg.Node{castNode(cloneNode(offset), "pg_catalog", "int8"), castNode(pg.MakeAConstIntNode(0, -1), "pg_catalog", "int8")},
 	}}}
-	return operatorNode("+", limit, skipped)
+	if smallCount(limit.GetTypeCast().Arg) && smallCount(offset) {
+		return operatorNode("+", limit, skipped)
+	}
+	// Together they may be more than a bigint holds; then all rows are meant.
+	sum := operatorNode("+", castNode(limit, "pg_catalog", "numeric"), skipped)
+	return castNode(&pg.Node{Node: &pg.Node_MinMaxExpr{MinMaxExpr: &pg.MinMaxExpr{
+		Op: pg.MinMaxOp_IS_LEAST, Args: []*pg.Node{sum, pg.MakeAConstStrNode("9223372036854775807", -1)},
+	}}}, "pg_catalog", "int8")
 }
+
+// smallCount reports a literal that the grammar takes for an integer.
+func smallCount(n *pg.Node) bool { return n.GetAConst().GetIval() != nil }
 
 // hasColumnOfOutput reports a bare name in an expression of ORDER BY that only an output has.
 func hasColumnOfOutput(b *block, n *pg.Node) bool {

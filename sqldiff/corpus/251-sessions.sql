@@ -82,10 +82,6 @@ SELECT c.id, o.id FROM customers c JOIN orders o ON o.customer_id = c.referrer;
 UPDATE orders SET total = 0;
 ROLLBACK;
 BEGIN READ ONLY;
---@ error
-DELETE FROM orders WHERE customer_id = 2;
-ROLLBACK;
-BEGIN READ ONLY;
 SELECT c.name, count(*) FROM customers c LEFT JOIN events e ON e.customer_id = c.id GROUP BY c.id, c.name ORDER BY c.id;
 WITH RECURSIVE r AS (SELECT id, referrer FROM customers WHERE id = 2 UNION SELECT c.id, c.referrer FROM customers c JOIN r ON c.referrer = r.id) SELECT count(*) FROM r;
 ROLLBACK;

@@ -1,0 +1,12 @@
+SELECT status, customer_id % 3, count(*), sum(total), GROUPING(status, customer_id % 3) FROM orders GROUP BY CUBE (status, customer_id % 3);
+SELECT status, count(*) FROM orders GROUP BY ROLLUP (status) HAVING count(*) > 20 ORDER BY status NULLS FIRST;
+SELECT status, note, count(*) FROM orders GROUP BY GROUPING SETS ((status, note), (note), ()) ORDER BY 3 DESC, 1, 2;
+SELECT status, note, count(DISTINCT customer_id) FROM orders GROUP BY status, ROLLUP (note);
+SELECT status, note, count(*) FROM orders GROUP BY DISTINCT ROLLUP (status, note), ROLLUP (status);
+SELECT c.city, o.status, sum(o.total), avg(o.total), count(*) FILTER (WHERE o.note IS NULL) FROM customers c JOIN orders o ON o.customer_id = c.id GROUP BY GROUPING SETS (CUBE (c.city, o.status));
+SELECT customer_id, status, count(*) FROM orders GROUP BY GROUPING SETS ((customer_id), (customer_id, status));
+SELECT GROUPING(status), array_agg(id ORDER BY id) FROM orders WHERE id < 30 GROUP BY GROUPING SETS (status, ());
+SELECT count(*) FROM orders WHERE false GROUP BY GROUPING SETS (());
+SELECT count(*) FROM orders WHERE false GROUP BY GROUPING SETS ((), (status));
+SELECT count(*), sum(total) FROM orders WHERE false GROUP BY ();
+SELECT status, rank() OVER (ORDER BY sum(total) DESC) FROM orders GROUP BY ROLLUP (status);

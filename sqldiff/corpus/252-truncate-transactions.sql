@@ -1,0 +1,47 @@
+BEGIN;
+TRUNCATE orders CASCADE;
+SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM items);
+ROLLBACK;
+BEGIN;
+TRUNCATE tickets, audit RESTART IDENTITY;
+INSERT INTO audit (what) VALUES ('first') RETURNING id;
+INSERT INTO tickets (subject) VALUES ('first') RETURNING id;
+ROLLBACK;
+BEGIN;
+TRUNCATE events, calendar, countries CASCADE;
+SELECT count(*) FROM customers;
+ROLLBACK;
+--@ error
+TRUNCATE orders RESTRICT;
+BEGIN;
+TRUNCATE ONLY returns CONTINUE IDENTITY;
+SELECT count(*) FROM returns;
+ROLLBACK;
+BEGIN;
+UPDATE customers SET credit = 0;
+SAVEPOINT a;
+DELETE FROM orders;
+SAVEPOINT b;
+--@ error
+INSERT INTO customers (id, name) VALUES (2, 'dup');
+ROLLBACK TO b;
+SELECT count(*) FROM orders;
+ROLLBACK TO a;
+SELECT count(*), (SELECT sum(credit) FROM customers) FROM orders;
+RELEASE a;
+COMMIT;
+BEGIN;
+--@ error
+SELECT 1 / (id - 2) FROM customers;
+SELECT 1;
+COMMIT;
+BEGIN;
+LOCK TABLE orders IN SHARE ROW EXCLUSIVE MODE;
+UPDATE orders SET total = 1 WHERE id < 10;
+SELECT sum(total) FROM orders WHERE id < 10;
+COMMIT;
+BEGIN;
+SET CONSTRAINTS ALL DEFERRED;
+DELETE FROM orders WHERE customer_id = 2;
+SELECT count(*) FROM items WHERE customer_id = 2;
+ROLLBACK;
