@@ -24,3 +24,16 @@ func (c *Catalog) Spread() bool {
 		return false
 	}).(bool)
 }
+
+type builtinTypesKey struct{}
+
+// BuiltinType reports the name of a type that comes with the server: it can be written like a function that casts.
+func (c *Catalog) BuiltinType(name string) bool {
+	return c.Derived(builtinTypesKey{}, func() any {
+		names := map[string]bool{}
+		for _, t := range c.builtin.types {
+			names[t.Name] = true
+		}
+		return names
+	}).(map[string]bool)[name]
+}

@@ -49,6 +49,7 @@ func TestNamesThatARouterDoesNotKnowYet(t *testing.T) {
 	run(t, first, "CREATE TABLE part_of (CHECK (id > 0)) INHERITS (l)") // local: it is there at once
 	expect(t, late, "0", "SELECT count(*) FROM part_of")
 
+	expect(t, late, "[1 2 3]|1", "SELECT (pg_catalog.array_agg(x))::int[], xid8('1')::text::int FROM unnest('{1,2,3}'::int[]) x")
 	fails(t, late, "42P01", "SELECT * FROM missing")
 	fails(t, late, "42883", "SELECT missing(1)")
 	fails(t, late, "42P01", "COPY missing TO STDOUT")

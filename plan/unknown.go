@@ -34,7 +34,7 @@ func (p *planner) unknownRelation(rv *pg.RangeVar) {
 
 // unknownFunction notes a call of something that may be a type or a column, too: PostgreSQL lets them be written like calls.
 func (p *planner) unknownFunction(name string) {
-	if !slices.Contains(p.unknown.Functions, name) {
+	if !p.catalog.BuiltinType(name) && !slices.Contains(p.unknown.Functions, name) {
 		p.unknown.Functions = append(p.unknown.Functions, name)
 	}
 }

@@ -43,6 +43,9 @@ func (r *Report) add(o Outcome) {
 	}
 	if !seen || o.Verdict > before.Verdict {
 		r.worst[o.Case] = o
+		if o.Verdict == Refused {
+			fmt.Fprintf(r.out, "refused (%s:%d, %s): %s\n", o.Case.File, o.Case.Line, o.Target, o.Reason)
+		}
 	}
 	if !slices.Contains(r.order, o.Case.Category) {
 		r.order = append(r.order, o.Case.Category)
