@@ -80,6 +80,3 @@ func (c *Cluster) StartEtcd() {
 
 // CutRouter takes the topology store away from one router: it goes on with the map it has. Only with the store in memory.
 func (c *Cluster) CutRouter(index int) { c.routers[index].store.(*memtopo.Store).Cut() }
-
-// RestoreRouter gives it back.
-func (c *Cluster) RestoreRouter(index int) { c.routers[index].store.(*memtopo.Store).Restore() }
