@@ -7,7 +7,7 @@ SELECT c.id, p.id FROM customers c CROSS JOIN products p WHERE c.id = p.id;
 SELECT count(*) FROM customers NATURAL JOIN (SELECT id, name FROM products) p;
 SELECT id, o.total, r.amount FROM orders o JOIN returns r USING (customer_id, id);
 SELECT customer_id, count(*) FROM orders o JOIN items i USING (customer_id) GROUP BY customer_id;
-SELECT j.city, j.name FROM (customers c JOIN orders o ON o.customer_id = c.id) AS j (city, id, name) WHERE j.city < 20 AND id < 'a';
+SELECT j.customer_id, j.id FROM (tickets t JOIN staff s ON s.id = t.id) AS j (customer_id, subject, id, open, dept, sid) WHERE j.customer_id > 3 AND j.id > 20 AND open;
 SELECT x.* FROM (orders JOIN items USING (customer_id)) AS x WHERE x.customer_id = 5;
 SELECT c.id FROM customers c LEFT JOIN (orders o JOIN items i ON i.order_id = o.id AND i.customer_id = o.customer_id) ON o.customer_id = c.id AND i.quantity > 7 ORDER BY c.id, o.id, i.line;
 SELECT c.id, d.day FROM customers c LEFT JOIN calendar d ON extract(day FROM d.day) = c.id;
