@@ -53,7 +53,8 @@ func (x *exchanger) noteColumnsIn(scope *block, root proto.Message, aliases map[
 		case *pg.ColumnRef:
 			x.mention(scope, e, aliases)
 		case *pg.JoinExpr:
-			x.star = x.star || e.IsNatural
+			// The alias of a join names columns by their places, and stands for whole rows.
+			x.star = x.star || e.IsNatural || e.Alias != nil
 			for _, u := range e.UsingClause {
 				x.names[u.GetString_().GetSval()], x.loose[u.GetString_().GetSval()] = true, true
 			}

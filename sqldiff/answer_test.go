@@ -66,7 +66,8 @@ func TestCompare(t *testing.T) {
 		})
 	}
 	precise := other(func(a *Answer) { a.Columns[0].Mod = 4 })
-	if compare(precise, base, how{}) == "" || compare(precise, base, how{arms: true}) != "" {
+	plain := other(func(a *Answer) { a.Columns[0].Mod = -1 })
+	if compare(precise, plain, how{}) == "" || compare(precise, plain, how{arms: true}) != "" || compare(plain, precise, how{arms: true}) == "" {
 		t.Error("a type modifier may be missing, and only in a set operation")
 	}
 	if d := compare(&Answer{Code: "22012"}, &Answer{Code: "22003"}, how{}); d == "" {

@@ -58,3 +58,6 @@ SELECT FROM orders;
 SELECT count(*) FROM (SELECT FROM orders) q;
 SELECT EXISTS (SELECT FROM orders WHERE total > 399), EXISTS (SELECT FROM orders WHERE total > 4000);
 WITH t AS (SELECT FROM orders) SELECT count(*) FROM t;
+SELECT j FROM (tickets t JOIN staff s ON s.id = t.id) AS j;
+SELECT j.a, j.b FROM (tickets t JOIN staff s ON s.id = t.id) AS j (x, a, b) WHERE j.b > 20;
+SELECT count(j.*) FROM (orders o LEFT JOIN events e ON e.customer_id = o.customer_id) AS j;
