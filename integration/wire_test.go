@@ -166,7 +166,7 @@ func wireMessage(t *testing.T, line string) pgproto3.FrontendMessage {
 }
 
 func oidList(text string) (oids []uint32) {
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		oid, _ := strconv.Atoi(word)
 		oids = append(oids, uint32(oid))
 	}
