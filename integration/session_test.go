@@ -305,3 +305,14 @@ func TestCancelInTheQueue(t *testing.T) {
 	}
 	refused(t, <-failed, "57014", "canceling statement due to user request")
 }
+
+// TestBeginOfAKeptSession: BEGIN in a text of several statements is the client's own, also where the session has kept a connection
+// that nothing has been begun on.
+func TestBeginOfAKeptSession(t *testing.T) {
+	conn := client(t)
+	run(t, conn, "CREATE TABLE begin_kept (id int)", "CREATE TEMP TABLE begin_temp (a int)")
+	_, err := conn.PgConn().Exec(t.Context(), "BEGIN READ ONLY; INSERT INTO begin_kept VALUES (1)").ReadAll()
+	refused(t, err, "25006")
+	run(t, conn, "ROLLBACK")
+	expect(t, conn, "0", "SELECT count(*) FROM begin_kept")
+}

@@ -5,13 +5,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pgshoal/pgshoal/pgwire"
 	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
 )
 
 // Functions and DO blocks run on the home node and may change settings there, which other nodes must follow: a tenant that
-// a function sets is often what policies on all nodes read. The planner knows the names; their values are asked for
+// a function sets is often what policies on all nodes read. The planner knows most names; their values are asked for
 // after the statement, and again when the transaction is over, because nobody says whether a change was LOCAL.
 
 // noteHidden remembers settings that code may have changed.
@@ -27,10 +26,11 @@ func (s *session) noteHidden(names []string) {
 
 // learnHidden asks the home node for the settings that code may have changed there.
 func (s *session) learnHidden(ctx context.Context, conn *pool.Conn) error {
-	for _, name := range slices.Sorted(maps.Keys(s.hidden)) {
-		if name == plan.AnySetting {
-			continue
-		}
+	names, err := s.hiddenNames(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		rows, err := conn.Query(ctx, "SELECT pg_catalog.current_setting("+plan.QuoteLiteral(name)+", true)")
 		if err != nil {
 			return err
@@ -50,6 +50,23 @@ func (s *session) learnHidden(ctx context.Context, conn *pool.Conn) error {
 		}
 	}
 	return nil
+}
+
+// hiddenNames are the settings that code may have changed. Where it has computed a name, these are all that the node's session has of its own.
+func (s *session) hiddenNames(ctx context.Context, conn *pool.Conn) ([]string, error) {
+	names := maps.Clone(s.hidden)
+	if names[plan.AnySetting] {
+		delete(names, plan.AnySetting)
+		rows, err := conn.Query(ctx, `SELECT name FROM pg_catalog.pg_settings WHERE source = 'session' AND name NOT LIKE 'transaction\_%'
+			UNION ALL SELECT 'role' WHERE pg_catalog.current_setting('role') <> 'none'`)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			names[string(row[0])] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 // followHidden makes other nodes follow: for the rest of the transaction, or from now on when there is none.
@@ -73,9 +90,4 @@ func (s *session) followHidden(ctx context.Context, home *pool.Conn, name, value
 		}
 	}
 	return nil
-}
-
-func errHidden() *pgwire.Error {
-	return pgwire.Errorf(pgwire.CodeFeatureNotSupported, "a function or DO block may have changed settings whose names are not known, and other nodes cannot follow").
-		WithHint("Name the setting in set_config() or SET, or run DISCARD ALL.")
 }

@@ -55,7 +55,7 @@ func (s *session) beginTransaction(ctx context.Context, st *plannedStatement) er
 		s.complete("BEGIN")
 		return nil
 	}
-	if s.txn.mode == modeBlock && len(s.txn.parts) > 0 {
+	if s.txn.mode == modeBlock && s.begun() {
 		s.txn.mode = modeExplicit // what the same text did before belongs to the transaction
 	} else {
 		s.open(modeExplicit, st.text)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pgshoal/pgshoal/catalog"
 	"github.com/pgshoal/pgshoal/pgwire"
-	"github.com/pgshoal/pgshoal/plan"
 	"github.com/pgshoal/pgshoal/pool"
 )
 
@@ -128,9 +127,6 @@ func (s *session) participant(ctx context.Context, node string) (*participant, e
 		}
 	}
 	p := s.txn.part(node)
-	if s.hidden[plan.AnySetting] && node != s.router.view.Load().m.Home {
-		return nil, errHidden()
-	}
 	if p == nil {
 		conn, err := s.acquire(ctx, node)
 		if err != nil {
