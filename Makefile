@@ -28,8 +28,8 @@ GOFILES = $$(find . -name '*.go' -not -path '*/node_modules/*' -not -path './.*'
 # The race detector makes tests several times slower. In `make test`, which stays under ten minutes on two cores, it watches the packages that have
 # goroutines; `make race` has it everywhere. RACE= turns it off.
 RACE ?= -race
-# Packages without goroutines of their own, and the tests from outside, whose servers are slow enough without it.
-UNRACED = keyspace|placement|simulate|sqltext|analyze|copyrows|plan|exec|integration
+# Packages without goroutines of their own, and the commands, which are slow enough without it; so are the tests of integration.
+UNRACED = keyspace|placement|simulate|sqltext|analyze|copyrows|plan|exec|cmd/pgshoal
 # Packages that run both ways: the model check of twopc has one goroutine and leaves itself out under the race detector.
 TWICE = twopc
 
@@ -57,12 +57,15 @@ build: ## Build bin/pgshoal (the first time takes minutes: PostgreSQL's grammar 
 
 .PHONY: test
 test: install-postgres install-node lint ## Everything: lint, unit tests, integration tests on real PostgreSQL servers
-	@export PGSHOAL_ALL_CLIENTS=1; log=$$(mktemp) && raced=; trap 'rm -f "$$log" "$$log.raced"; kill $$raced 2>/dev/null || true' EXIT; failed=0; \
-	$(GO) test $(RACE) -count=1 -p 1 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -vE '/($(UNRACED))$$') >"$$log.raced" 2>&1 & raced=$$!; \
-	$(GO) test -count=1 -p 1 -timeout 9m $(TESTFLAGS) $$($(GO) list ./... | grep -E '/($(UNRACED)|$(TWICE))$$') 2>&1 | tee "$$log" || failed=1; \
-	wait $$raced || failed=1; raced=; tee -a "$$log" <"$$log.raced"; \
+	@export PGSHOAL_ALL_CLIENTS=1; logs=$$(mktemp -d); lanes=; trap 'kill $$lanes 2>/dev/null || true; rm -rf "$$logs"' EXIT; failed=0; \
+	all=$$($(GO) list ./...); test="$(GO) test -count=1 -p 1 -timeout 9m $(TESTFLAGS)"; \
+	$$test $(RACE) $$(echo "$$all" | grep -vE '/($(UNRACED)|integration)$$') >"$$logs/raced" 2>&1 & lanes="$$lanes $$!"; \
+	$$test $$(echo "$$all" | grep -E '/($(UNRACED)|$(TWICE))$$') >"$$logs/unraced" 2>&1 & lanes="$$lanes $$!"; \
+	$$test ./integration 2>&1 | tee "$$logs/integration" || failed=1; \
+	for lane in $$lanes; do wait $$lane || failed=1; done; lanes=; cat "$$logs/raced" "$$logs/unraced"; \
+	cat "$$logs"/* | \
 	awk '/^ok/ { ok++ } /^FAIL\t/ { bad = bad "\n  " $$2 } /^ *--- FAIL/ { bad = bad "\n    " $$3 } \
-	  END { printf "\nsummary: %d packages ok, %s, in %d s\n", ok, bad ? "FAILED:" bad : "none failed", '$$SECONDS' }' "$$log"; \
+	  END { printf "\nsummary: %d packages ok, %s, in %d s\n", ok, bad ? "FAILED:" bad : "none failed", '$$SECONDS' }'; \
 	exit $$failed
 
 .PHONY: race

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"math"
 	"net"
 	"testing"
 
@@ -39,8 +40,12 @@ func TestStatementsAllocateNothing(t *testing.T) {
 		"prepared read":  executed(nil, "r"),
 		"prepared write": executed(nil, "w"),
 	} {
-		// Other goroutines allocate a little now and then; the race detector makes pools of buffers forget.
-		if n := testing.AllocsPerRun(300, func() { exchange(t, raw.Stream, msg) }); n >= 1 {
+		// All goroutines count, and some of them allocate now and then: the least of several measurements is the statement's own.
+		n := math.Inf(1)
+		for range 10 {
+			n = min(n, testing.AllocsPerRun(50, func() { exchange(t, raw.Stream, msg) }))
+		}
+		if n >= 1 {
 			t.Errorf("%s: %v allocations per statement", name, n)
 		}
 	}
