@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -27,17 +28,34 @@ func (s *session) disconnect(ctx context.Context, m *keyspace.Map, text string) 
 	}
 	s.router.pool.LetGo(database)
 	for _, node := range homeFirst(m) {
-		conn, err := s.router.service(ctx, node, serviceDatabase)
-		if err != nil {
-			return err
-		}
-		err = conn.Exec(ctx, "SELECT pg_shoal.disconnect("+plan.QuoteLiteral(database)+")")
-		s.router.pool.Release(conn)
-		if err != nil {
+		if _, err := s.disconnectFrom(ctx, node, database); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// disconnectFrom ends the idle connections of all routers to a node's database, and reports whether there were any.
+func (s *session) disconnectFrom(ctx context.Context, node, database string) (some bool, err error) {
+	conn, err := s.router.service(ctx, node, serviceDatabase)
+	if err != nil {
+		return false, err
+	}
+	defer s.router.pool.Release(conn)
+	rows, err := conn.Query(ctx, "SELECT pg_shoal.disconnect("+plan.QuoteLiteral(database)+")")
+	return err == nil && string(rows[0][0]) != "0", err
+}
+
+// inUseByRouters reports a database that a node refuses to give up because of connections which routers had not done with when they
+// were looked for, or have opened since. They are ended now.
+func (s *session) inUseByRouters(ctx context.Context, node, text string, err error) bool {
+	var e *pgwire.Error
+	database, _ := neededDatabase(text)
+	if !errors.As(err, &e) || e.Code != "55006" || database == "" {
+		return false
+	}
+	some, err := s.disconnectFrom(ctx, node, database)
+	return some && err == nil
 }
 
 // neededDatabase names the database that must have no other connections. Stays reports that its

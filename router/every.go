@@ -200,13 +200,12 @@ func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
 	var answer []byte
 	var done []string
 	for _, name := range homeFirst(m) {
-		p, err := s.participant(ctx, name)
-		if err == nil {
-			s.sendText(p.conn, st.text)
-			var a []byte
-			if a, err = s.collect(ctx, p.conn); name == m.Home {
-				answer = a
-			}
+		a, err := s.atNodeAlone(ctx, name, st.text)
+		for s.inUseByRouters(ctx, name, st.text, err) {
+			a, err = s.atNodeAlone(ctx, name, st.text)
+		}
+		if name == m.Home {
+			answer = a
 		}
 		if err != nil {
 			return partly(st, name, done, homeFirst(m), err)
@@ -249,4 +248,14 @@ func partly(st *plannedStatement, failed string, done, all []string, err error) 
 	out.Detail = strings.TrimSpace(out.Detail + " " + detail)
 	out.Hint = "Remove the cause and run the statement again with IF NOT EXISTS or IF EXISTS, or undo it; `pgshoal schema diff` shows where the nodes differ."
 	return &out
+}
+
+// atNodeAlone runs a statement that cannot be part of a transaction on one node.
+func (s *session) atNodeAlone(ctx context.Context, node, text string) ([]byte, error) {
+	p, err := s.participant(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	s.sendText(p.conn, text)
+	return s.collect(ctx, p.conn)
 }
