@@ -34,7 +34,7 @@ SELECT * FROM samples ORDER BY grp COLLATE "C", id;
 SELECT id, grp FROM samples ORDER BY grp, id;
 SELECT pt, id FROM samples ORDER BY pt <-> point(0, 0), id;
 SELECT xm::text, js::text, id FROM samples;
-SELECT f, count(*) FROM samples GROUP BY f;
+SELECT f = 0, count(*) FROM samples GROUP BY f;
 SELECT f + 0, count(*) FROM samples GROUP BY f ORDER BY f;
 SELECT count(*), min(id) FROM samples GROUP BY n;
 SELECT count(*) FROM samples GROUP BY iv ORDER BY iv;
