@@ -201,7 +201,7 @@ func (s *session) nodeByNode(ctx context.Context, st *plannedStatement) error {
 	var done []string
 	for _, name := range homeFirst(m) {
 		a, err := s.atNodeAlone(ctx, name, st.text)
-		for s.inUseByRouters(ctx, name, st.text, err) {
+		if s.inUseByRouters(ctx, name, st.text, err) {
 			a, err = s.atNodeAlone(ctx, name, st.text)
 		}
 		if name == m.Home {

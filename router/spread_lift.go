@@ -92,7 +92,8 @@ func (s *session) severalLiterals(ctx context.Context, st *plannedStatement, cau
 // lift makes a plan for texts with other literals, when it is the second text of its form. What is in its way is no error: the
 // statement has a plan.
 func (s *session) lift(ctx context.Context, v *view, text []byte, st *plannedStatement) {
-	if !s.lifts() || st.class != analyze.Query || len(text) > maxPlanText || st.plan.Epoch != v.m.Epoch || !s.space.seenBefore(s.norm.Text) {
+	// Not inside a transaction: a form that PostgreSQL refuses would fail it.
+	if !s.lifts() || s.txn.mode != modeIdle || st.class != analyze.Query || len(text) > maxPlanText || st.plan.Epoch != v.m.Epoch || !s.space.seenBefore(s.norm.Text) {
 		return
 	}
 	t := &liftedText{never: true}
