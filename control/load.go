@@ -30,13 +30,9 @@ type shardLoad struct {
 
 // medianLoad asks all routers what statements were about, and returns the point that has about half of them on each side.
 func (c *Controller) medianLoad(ctx context.Context, id uint32) ([]byte, error) {
-	m, err := topo.LoadMap(ctx, c.store)
+	_, d, at, err := c.shard(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	d, at, err := m.Shard(id)
-	if err != nil {
-		return nil, notFound("See pgshoal shard list.", "%v", err)
 	}
 	routers, err := topo.Members(ctx, c.store, topo.RoleRouter)
 	if err != nil {

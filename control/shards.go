@@ -254,18 +254,27 @@ func (c *Controller) canonical(ctx context.Context, m *keyspace.Map, database st
 	return nil
 }
 
+// shard is the map, the distribution that has a shard, and the shard's place in it.
+func (c *Controller) shard(ctx context.Context, id uint32) (*keyspace.Map, *keyspace.Distribution, int, error) {
+	m, err := topo.LoadMap(ctx, c.store)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	d, at, err := m.Shard(id)
+	if err != nil {
+		err = notFound("See pgshoal shard list.", "%v", err)
+	}
+	return m, d, at, err
+}
+
 // sampled is how many rows decide where a shard is cut by size.
 const sampled = 20_000
 
 // medianPoint looks at rows of the shard on its node and returns the point in their middle.
 func (c *Controller) medianPoint(ctx context.Context, id uint32) ([]byte, error) {
-	m, err := topo.LoadMap(ctx, c.store)
+	m, d, at, err := c.shard(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	d, at, err := m.Shard(id)
-	if err != nil {
-		return nil, notFound("See pgshoal shard list.", "%v", err)
 	}
 	low, high := d.Interval(at)
 	filter, err := d.Filter(low, high)
