@@ -188,3 +188,18 @@ func sameOnNodes(t testing.TB, c *cluster.Cluster, want, sql string) {
 		}
 	})
 }
+
+// messages is a connection whose messages the test sends and receives itself.
+func messages(t testing.TB, dsn string) *pgconn.HijackedConn {
+	t.Helper()
+	conn, err := pgconn.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := conn.Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Conn.Close() })
+	return h
+}

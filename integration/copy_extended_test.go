@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
@@ -16,16 +15,7 @@ func TestCopyInExtendedProtocol(t *testing.T) {
 		"SELECT create_distributed_table('copyx_d', 'id')", "SELECT create_reference_table('copyx_r')")
 	for _, table := range []string{"copyx_d", "copyx_r", "copyx_l"} {
 		t.Run(table, func(t *testing.T) {
-			raw, err := pgconn.Connect(t.Context(), shared().DSN(0))
-			if err != nil {
-				t.Fatal(err)
-			}
-			hijacked, err := raw.Hijack()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := hijacked.Frontend
-			defer hijacked.Conn.Close()
+			f := messages(t, shared().DSN(0)).Frontend
 			copyRows := func(from, to int, first, last pgproto3.FrontendMessage) string {
 				f.Send(&pgproto3.Parse{Query: "COPY " + table + " FROM STDIN"})
 				f.Send(&pgproto3.Bind{})

@@ -51,12 +51,7 @@ func TestPipelineOfKeptStatements(t *testing.T) {
 	conn := client(t)
 	run(t, conn, "CREATE TABLE kept_pipe (k bigint PRIMARY KEY, v text)", "SELECT create_distributed_table('kept_pipe', 'k')",
 		"INSERT INTO kept_pipe VALUES (7, 'v7')")
-	h, err := client(t).PgConn().Hijack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Conn.Close()
-	f := h.Frontend
+	f := messages(t, shared().DSN(0)).Frontend
 	const one = "ParseComplete BindComplete DataRow CommandComplete SELECT 1 "
 	for round := range 10 {
 		for i, names := range [][]string{{"", "", ""}, {"a", "b", "c"}, {"d", "", "e"}} {

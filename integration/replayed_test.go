@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/pgshoal/pgshoal/shardtest"
@@ -63,16 +62,7 @@ func TestExplainIsDescribedOnce(t *testing.T) {
 // oneStatement sends a statement in the extended protocol, as libpq does.
 func oneStatement(t *testing.T, dsn, sql string) string {
 	t.Helper()
-	raw, err := pgconn.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hijacked, err := raw.Hijack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := hijacked.Frontend
-	defer hijacked.Conn.Close()
+	f := messages(t, dsn).Frontend
 	sendStatement(f, sql)
 	f.Send(&pgproto3.Sync{})
 	if err := f.Flush(); err != nil {

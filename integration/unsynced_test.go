@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/pgshoal/pgshoal/shardtest"
@@ -39,16 +38,7 @@ func TestQueryInPlaceOfSync(t *testing.T) {
 // queryInPlaceOfSync inserts n rows, sends a query, and says what came back and which rows are there then.
 func queryInPlaceOfSync(t *testing.T, dsn, table string, key, n int, query string) string {
 	t.Helper()
-	raw, err := pgconn.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hijacked, err := raw.Hijack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := hijacked.Frontend
-	defer hijacked.Conn.Close()
+	f := messages(t, dsn).Frontend
 	for i := range n {
 		f.Send(&pgproto3.Parse{Query: fmt.Sprintf("INSERT INTO %s VALUES (%d)", table, key+i)})
 		f.Send(&pgproto3.Bind{})

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/pgshoal/pgshoal/shardtest"
@@ -50,15 +49,7 @@ func TestMessagesAsPostgres(t *testing.T) {
 // "..." waits for the answers so far.
 func wireAnswers(t *testing.T, dsn, script string) string {
 	t.Helper()
-	raw, err := pgconn.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hijacked, err := raw.Hijack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hijacked.Conn.Close()
+	hijacked := messages(t, dsn)
 	_ = hijacked.Conn.SetDeadline(time.Now().Add(20 * time.Second))
 	f := hijacked.Frontend
 	var said strings.Builder
